@@ -1,0 +1,60 @@
+// Functions of the client that a stream calls.
+//
+// aclrtLaunchHostFunc runs them on the stream's own thread. aclrtLaunchCallback hands them, as reports, to a thread of the client
+// that subscribed to the stream and loops in aclrtProcessReport.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "acl/acl_rt.h"
+#include "runtime/deadline.h"
+#include "runtime/futex.h"
+#include "runtime/status.h"
+#include "runtime/stream.h"
+
+namespace softnpu {
+
+// Puts `function` on the stream; later tasks wait until it returns. It must not wait for the device.
+Status launch_host_function(Stream& stream, aclrtHostFunc function, void* argument);
+
+// How many functions of the client run at this moment.
+int host_callbacks_running();
+
+// Which thread takes the reports of which stream. Thread-safe; one per process.
+class Reports {
+ public:
+  static Reports& instance();
+
+  // ACL_ERROR_RT_STREAM_SUBSCRIBE if another thread has the stream.
+  Status subscribe(uint64_t thread, Stream& stream);
+  // ACL_ERROR_RT_STREAM_SUBSCRIBE if the thread does not have it. Reports that wait for the thread are dropped with its last
+  // stream.
+  Status unsubscribe(uint64_t thread, Stream& stream);
+
+  // ACL_ERROR_RT_STREAM_NO_CB_REG if nobody subscribed. If `hold`, the stream's later tasks wait until the callback returned.
+  Status launch(Stream& stream, aclrtCallback function, void* argument, bool hold);
+
+  // Runs the calling thread's reports; waits for one until `deadline`. ACL_ERROR_RT_THREAD_SUBSCRIBE if the thread has no stream,
+  // ACL_ERROR_RT_REPORT_TIMEOUT if none came.
+  Status process(Deadline deadline);
+
+  void clear();
+
+ private:
+  struct Report;
+  struct Mailbox;
+  static const SoftnpuTaskKind kDeliverKind;
+  static const SoftnpuTaskKind kHoldKind;
+
+  std::shared_ptr<Mailbox> mailbox_of(uint64_t thread);
+
+  std::mutex mutex_;  // guards both maps
+  std::map<Stream*, uint64_t> subscriber_;
+  std::map<uint64_t, std::shared_ptr<Mailbox>> mailboxes_;
+};
+
+}  // namespace softnpu

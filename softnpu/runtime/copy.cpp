@@ -1,0 +1,200 @@
+#include "runtime/copy.h"
+
+#include <cstring>
+#include <memory>
+
+#include "runtime/arena.h"
+#include "runtime/engine.h"
+#include "runtime/host_probe.h"
+#include "runtime/process.h"
+#include "runtime/thread_state.h"
+
+namespace softnpu {
+namespace {
+
+constexpr uint64_t kBytesPerUnitOfCost = 8;
+
+struct CopyTask {
+  CopyShape shape;
+  EngineQueue* queue;
+  std::byte* staged;  // owned copy of the source, or null
+};
+
+Status move_rows(EngineQueue* queue, const CopyShape& shape) {
+  auto* destination = static_cast<std::byte*>(shape.destination);
+  const auto* source = static_cast<const std::byte*>(shape.source);
+  for (size_t row = 0; row < shape.height; ++row) {
+    SOFTNPU_RETURN_IF_ERROR(
+        engine().copy(queue, destination + row * shape.destination_pitch, source + row * shape.source_pitch, shape.width));
+  }
+  return queue == nullptr ? Status() : engine().finish(queue);
+}
+
+aclError report(const Status& status, char* message) {
+  if (!status.ok()) std::strncpy(message, status.message().c_str(), SOFTNPU_TASK_MESSAGE - 1)[SOFTNPU_TASK_MESSAGE - 1] = '\0';
+  return status.code();
+}
+
+constexpr SoftnpuTaskKind kCopyKind = {.name = "aclrtMemcpyAsync",
+                                       .run =
+                                           [](void* payload, char* message) {
+                                             const auto& task = *static_cast<CopyTask*>(payload);
+                                             return report(move_rows(task.queue, task.shape), message);
+                                           },
+                                       .release = [](void* payload) { delete[] static_cast<CopyTask*>(payload)->staged; },
+                                       .ready = nullptr,
+                                       .flags = 0};
+
+struct FillTask {
+  void* destination;
+  size_t bytes;
+  EngineQueue* queue;
+  uint8_t value;
+};
+
+constexpr SoftnpuTaskKind kFillKind = {.name = "aclrtMemsetAsync",
+                                       .run =
+                                           [](void* payload, char* message) {
+                                             const auto& task = *static_cast<FillTask*>(payload);
+                                             Status status = engine().fill(task.queue, task.destination, task.value, task.bytes);
+                                             if (status.ok() && task.queue != nullptr) status = engine().finish(task.queue);
+                                             return report(status, message);
+                                           },
+                                       .release = nullptr,
+                                       .ready = nullptr,
+                                       .flags = 0};
+
+// From the first byte of the first row to the last byte of the last one; 0 if that overflows.
+size_t span_of(size_t pitch, size_t width, size_t height) {
+  size_t rows = 0;
+  size_t span = 0;
+  if (__builtin_mul_overflow(pitch, height - 1, &rows) || __builtin_add_overflow(rows, width, &span)) return 0;
+  return span;
+}
+
+bool overlaps(const CopyShape& shape, size_t destination_span, size_t source_span) {
+  const auto destination = reinterpret_cast<uintptr_t>(shape.destination);
+  const auto source = reinterpret_cast<uintptr_t>(shape.source);
+  if (destination >= source + source_span || source >= destination + destination_span) return false;
+  if (shape.height == 1 || shape.destination_pitch != shape.source_pitch) return true;
+  // Two sets of columns of one matrix may lie side by side.
+  const size_t pitch = shape.source_pitch;
+  const size_t shift = destination >= source ? (destination - source) % pitch : (pitch - (source - destination) % pitch) % pitch;
+  return shift < shape.width || pitch - shift < shape.width;
+}
+
+}  // namespace
+
+Result<Place> locate(const void* pointer, size_t bytes, const char* argument) {
+  if (Arena::contains(pointer)) [[likely]]
+    return locate_device(pointer, bytes, argument);
+  const HostRange range = host_memory().find(pointer);
+  if (range.kind != HostMemoryKind::kPageable) {
+    SOFTNPU_RETURN_IF_ERROR(host_memory().check_range(pointer, bytes));
+    return Place{Place::Kind::kPinned, -1, const_cast<void*>(pointer)};
+  }
+  SOFTNPU_RETURN_IF_ERROR(check_host_range(pointer, bytes, argument));
+  return Place{Place::Kind::kPageable, -1, const_cast<void*>(pointer)};
+}
+
+Result<Place> locate_device(const void* pointer, size_t bytes, const char* argument) {
+  if (!Arena::contains(pointer)) {
+    return Status(ACL_ERROR_RT_PARAM_INVALID,
+                  text("argument '", argument, "' (", pointer, ") is not a device address; use memory from aclrtMalloc"));
+  }
+  const int host_number = Arena::device_of(pointer);
+  const bool is_visible = device_is_visible(host_number);
+  const Heap* heap = is_visible ? device_at(host_number).heap() : nullptr;
+  if (heap == nullptr) {
+    return Status(ACL_ERROR_RT_PARAM_INVALID,
+                  text("argument '", argument, "' (", pointer, ") is in the range of a device that was never used"));
+  }
+  SOFTNPU_RETURN_IF_ERROR(heap->check_range(pointer, bytes));
+  return Place{Place::Kind::kDevice, device_at(host_number).number(), Arena::kernel_address(pointer)};
+}
+
+Result<CheckedCopy> check_copy(const CopyShape& shape) {
+  if (shape.width == 0 || shape.height == 0) return Status(ACL_ERROR_RT_PARAM_INVALID, "a copy of 0 bytes was asked for");
+  if (shape.height > 1 && (shape.width > shape.destination_pitch || shape.width > shape.source_pitch)) {
+    return Status(ACL_ERROR_RT_PARAM_INVALID,
+                  text("rows of ", shape.width, " bytes do not fit the pitches ", shape.destination_pitch, " (destination) and ",
+                       shape.source_pitch, " (source)"));
+  }
+  const size_t destination_span = span_of(shape.destination_pitch, shape.width, shape.height);
+  const size_t source_span = span_of(shape.source_pitch, shape.width, shape.height);
+  if (destination_span == 0 || source_span == 0) {
+    return Status(ACL_ERROR_RT_PARAM_INVALID,
+                  text(shape.height, " rows with these pitches are more bytes than there are addresses"));
+  }
+  Result<Place> destination = locate(shape.destination, destination_span, "dst");
+  if (!destination.ok()) return destination.take_status();
+  Result<Place> source = locate(shape.source, source_span, "src");
+  if (!source.ok()) return source.take_status();
+  if (overlaps(shape, destination_span, source_span)) {
+    return Status(ACL_ERROR_RT_PARAM_INVALID,
+                  text("source ", shape.source, " and destination ", shape.destination, " overlap; copy through other memory"));
+  }
+  CheckedCopy copy{destination.value(), source.value(), shape};
+  copy.shape.destination = destination.value().address;
+  copy.shape.source = source.value().address;
+  return copy;
+}
+
+Status copy_now(const CheckedCopy& copy) { return move_rows(nullptr, copy.shape); }
+
+Status check_direction(const CheckedCopy& copy, aclrtMemcpyKind kind) {
+  const bool from_device = copy.source.is_device();
+  const bool to_device = copy.destination.is_device();
+  const auto wrong = [&](const char* expected) {
+    return Status(ACL_ERROR_RT_PARAM_INVALID, text("kind ", int(kind), " says ", expected, ", but the addresses say ",
+                                                   from_device ? "device" : "host", " to ", to_device ? "device" : "host"));
+  };
+  switch (kind) {
+    case ACL_MEMCPY_HOST_TO_HOST:
+      return {ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+              "asynchronous copies from host to host are not supported; use memcpy or a host callback"};
+    case ACL_MEMCPY_HOST_TO_DEVICE:
+    case ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE:
+      return !from_device && to_device ? Status() : wrong("host to device");
+    case ACL_MEMCPY_DEVICE_TO_HOST:
+      return from_device && !to_device ? Status() : wrong("device to host");
+    case ACL_MEMCPY_DEVICE_TO_DEVICE:
+      return from_device && to_device ? Status() : wrong("device to device");
+    case ACL_MEMCPY_INNER_DEVICE_TO_DEVICE:
+      return from_device && to_device && copy.source.device == copy.destination.device ? Status() : wrong("inside one device");
+    case ACL_MEMCPY_INTER_DEVICE_TO_DEVICE:
+      return from_device && to_device && copy.source.device != copy.destination.device ? Status() : wrong("between two devices");
+    case ACL_MEMCPY_DEFAULT:
+      if (from_device || to_device) return {};
+      return {ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+              "asynchronous copies from host to host are not supported; use memcpy or a host callback"};
+  }
+  return {ACL_ERROR_RT_PARAM_INVALID, text("kind ", int(kind), " is unknown; it is one of aclrtMemcpyKind")};
+}
+
+Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stream) {
+  SOFTNPU_RETURN_IF_ERROR(check_direction(copy, kind));
+  CopyTask task{.shape = copy.shape, .queue = stream.engine_queue(), .staged = nullptr};
+  std::unique_ptr<std::byte[]> staged;
+  bool waits = copy.source.kind == Place::Kind::kPageable || copy.destination.kind == Place::Kind::kPageable;
+  if (kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
+    const size_t span = span_of(task.shape.source_pitch, task.shape.width, task.shape.height);
+    staged.reset(new std::byte[span]);
+    std::memcpy(staged.get(), task.shape.source, span);
+    task.shape.source = task.staged = staged.get();
+    waits = false;
+  }
+  if (waits) SOFTNPU_RETURN_IF_ERROR(check_may_wait());
+  const uint64_t cost = task.shape.width / kBytesPerUnitOfCost * task.shape.height;
+  SOFTNPU_RETURN_IF_ERROR(stream.submit(kCopyKind, &task, sizeof task, cost));
+  staged.release();
+  if (waits) stream.queue().wait(stream.queue().submitted(), Deadline::never());
+  return {};
+}
+
+Status fill_in_order(const Place& destination, uint8_t value, size_t bytes, Stream& stream) {
+  const FillTask task{.destination = destination.address, .bytes = bytes, .queue = stream.engine_queue(), .value = value};
+  return stream.submit(kFillKind, &task, sizeof task, bytes / kBytesPerUnitOfCost);
+}
+
+}  // namespace softnpu

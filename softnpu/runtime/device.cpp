@@ -1,0 +1,170 @@
+#include "runtime/device.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "runtime/log.h"
+#include "runtime/options.h"
+#include "runtime/process.h"
+
+namespace softnpu {
+
+SocFigures soc_figures() {
+  constexpr uint64_t kMiB = 1 << 20;
+  const std::string_view name = options().soc_name;
+  if (name.starts_with("Ascend910_93")) return {24, 48, 192 * kMiB, 2201, true};
+  if (name.starts_with("Ascend910B1") || name.starts_with("Ascend910B2")) return {24, 48, 192 * kMiB, 2201, true};
+  if (name.starts_with("Ascend910B3") || name.starts_with("Ascend910B4")) return {20, 40, 192 * kMiB, 2201, true};
+  if (name.starts_with("Ascend910")) return {32, 32, 32 * kMiB, 1001, false};
+  if (name.starts_with("Ascend310P")) return {8, 8, 16 * kMiB, 2002, false};
+  if (name.starts_with("Ascend310B")) return {1, 1, 4 * kMiB, 3002, false};
+  return {24, 48, 192 * kMiB, 2201, true};
+}
+
+Status check_core_kind(aclrtDevResLimitType kind) {
+  if (kind == ACL_RT_DEV_RES_CUBE_CORE || kind == ACL_RT_DEV_RES_VECTOR_CORE) return {};
+  return {ACL_ERROR_RT_PARAM_INVALID, text("resource ", int(kind), " is unknown; it is 0 (cube cores) or 1 (vector cores)")};
+}
+
+Status check_core_limit(aclrtDevResLimitType kind, uint32_t value) {
+  SOFTNPU_RETURN_IF_ERROR(check_core_kind(kind));
+  const SocFigures figures = soc_figures();
+  const uint32_t most = kind == ACL_RT_DEV_RES_CUBE_CORE ? figures.cube_cores : figures.vector_cores;
+  if (value >= 1 && value <= most) return {};
+  return {ACL_ERROR_RT_PARAM_INVALID, text(value, " cores are asked for; ", options().soc_name, " has 1 to ", most)};
+}
+
+Device::Device(int number, int host_number) : number_(number), host_number_(host_number) {
+  saturation_mode = soc_figures().has_bf16_and_inf_nan ? ACL_RT_OVERFLOW_MODE_INFNAN : ACL_RT_OVERFLOW_MODE_SATURATION;
+  reset_core_limits();
+}
+
+void Device::reset_core_limits() {
+  const SocFigures figures = soc_figures();
+  core_limits[ACL_RT_DEV_RES_CUBE_CORE].store(figures.cube_cores, std::memory_order_relaxed);
+  core_limits[ACL_RT_DEV_RES_VECTOR_CORE].store(figures.vector_cores, std::memory_order_relaxed);
+}
+
+Status Device::open_heap() {
+  if (heap_ != nullptr) return {};
+  SOFTNPU_RETURN_IF_ERROR(open_engine());
+  const MemoryCheck& checks = options().memory_check;
+  Result<std::unique_ptr<Heap>> opened =
+      Heap::open(engine(), ledger(), host_number_, options().host_memory,
+                 {.red_zones = checks.red_zones, .poison = checks.poison, .guard_pages = checks.guard_pages});
+  if (!opened.ok()) return opened.take_status();
+  heap_ = std::move(opened.value());
+  heap_pointer_.store(heap_.get(), std::memory_order_release);
+  SOFTNPU_LOG_EVENT("device ", number_, " opened with ", heap_->capacity(), " bytes");
+  return {};
+}
+
+// With mutex_ held.
+Result<Context*> Device::make_context(Context::Role role) {
+  SOFTNPU_RETURN_IF_ERROR(open_heap());
+  Process::note_device_use();
+  Context* context = context_pool().take();
+  if (context == nullptr) return Status(ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, "the process has too many contexts; destroy some");
+  if (Status status = context->open(*this, role); !status.ok()) {
+    context_pool().give_back(*context);
+    return status;
+  }
+  context_pool().publish(*context);
+  contexts_.push_back(context);
+  return context;
+}
+
+Result<Context*> Device::create_context() {
+  std::lock_guard guard(mutex_);
+  return make_context(Context::Role::kMade);
+}
+
+Result<Context*> Device::retain_primary() {
+  std::lock_guard guard(mutex_);
+  if (primary_ == nullptr) {
+    Result<Context*> made = make_context(Context::Role::kPrimary);
+    if (!made.ok()) return made;
+    primary_ = made.value();
+  }
+  ++users_;
+  return primary_;
+}
+
+bool Device::primary_is_active() const {
+  std::lock_guard guard(mutex_);
+  return primary_ != nullptr;
+}
+
+std::vector<Context*> Device::contexts() const {
+  std::lock_guard guard(mutex_);
+  return contexts_;
+}
+
+// With mutex_ held.
+Status Device::close_context(Context& context, bool wait) {
+  const uint32_t generation = context.generation();
+  if (!(generation & 1) || !context_pool().withdraw(context, generation)) {
+    return {ACL_ERROR_RT_INVALID_HANDLE, "the context is being destroyed by another thread"};
+  }
+  std::erase(contexts_, &context);
+  Status status = context.close(wait);
+  context_pool().give_back(context);
+  return status;
+}
+
+// With mutex_ held.
+void Device::free_memory_if_unused() {
+  if (!contexts_.empty() || heap_ == nullptr) return;
+  heap_->release_all();
+  overflowed.store(false, std::memory_order_relaxed);
+}
+
+Status Device::destroy_context(Context& context) {
+  if (context.is_primary()) {
+    return {ACL_ERROR_RT_PARAM_INVALID, "the primary context is not destroyed but given back, with aclrtResetDevice"};
+  }
+  std::lock_guard guard(mutex_);
+  Status status = close_context(context, /*wait=*/true);
+  free_memory_if_unused();
+  return status;
+}
+
+Status Device::release_primary(bool force) {
+  std::lock_guard guard(mutex_);
+  if (primary_ == nullptr) {
+    return {ACL_ERROR_RT_CONTEXT_NULL,
+            text("device ", number_, " is not in use: there were as many aclrtResetDevice as aclrtSetDevice")};
+  }
+  if (!force && --users_ > 0) return {};
+  users_ = 0;
+  Status status = close_context(*std::exchange(primary_, nullptr), /*wait=*/true);
+  free_memory_if_unused();
+  return status;
+}
+
+Status Device::synchronize(Deadline deadline) {
+  for (Context* context : contexts()) SOFTNPU_RETURN_IF_ERROR(context->synchronize(deadline));
+  return {};
+}
+
+Status Device::abort(Deadline deadline) {
+  Status first;
+  for (Context* context : contexts()) {
+    Status status = context->abort(deadline);
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
+}
+
+void Device::shut_down() {
+  std::lock_guard guard(mutex_);
+  while (!contexts_.empty()) {
+    Context& context = *contexts_.back();
+    if (Status status = close_context(context, /*wait=*/false); !status.ok()) contexts_.pop_back();
+  }
+  primary_ = nullptr;
+  users_ = 0;
+  free_memory_if_unused();
+}
+
+}  // namespace softnpu

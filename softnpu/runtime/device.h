@@ -1,0 +1,81 @@
+// A device: memory, contexts, and the numbers that describe it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/context.h"
+#include "runtime/heap.h"
+#include "runtime/status.h"
+
+namespace softnpu {
+
+// What the SoC name stands for; figures of the real chips, which the software device reports but does not depend on.
+struct SocFigures {
+  uint32_t cube_cores;
+  uint32_t vector_cores;
+  uint64_t l2_bytes;
+  int64_t npu_arch;
+  bool has_bf16_and_inf_nan;  // from the second generation on
+};
+SocFigures soc_figures();
+
+// ACL_ERROR_RT_PARAM_INVALID for a kind of core that does not exist, and for a number of them that the chip does not have.
+Status check_core_kind(aclrtDevResLimitType kind);
+Status check_core_limit(aclrtDevResLimitType kind, uint32_t value);
+
+// Thread-safe. Exists from the first call that asks for devices until the process ends; costs nothing until it is used.
+class Device {
+ public:
+  // `number` as this process counts its visible devices, `host_number` as the host counts.
+  Device(int number, int host_number);
+
+  int number() const { return number_; }
+  int host_number() const { return host_number_; }
+
+  // aclrtSetDevice: counts a user of the primary context and returns it.
+  Result<Context*> retain_primary();
+  // aclrtResetDevice: the last user's call waits for all work, then destroys the primary context and frees the device's memory,
+  // unless contexts that the client made are left. With `force` whoever calls is the last user.
+  Status release_primary(bool force);
+  bool primary_is_active() const;
+
+  Result<Context*> create_context();
+  Status destroy_context(Context& context);
+
+  // Waits for all streams of all contexts.
+  Status synchronize(Deadline deadline);
+  Status abort(Deadline deadline);
+  // Drops pending work, contexts and memory; for aclFinalize.
+  void shut_down();
+  std::vector<Context*> contexts() const;
+
+  // Null until the device was first used.
+  Heap* heap() const { return heap_pointer_.load(std::memory_order_acquire); }
+
+  std::atomic<aclrtFloatOverflowMode> saturation_mode;
+  std::atomic<bool> overflowed{false};
+  std::atomic<uint64_t> peers{0};  // devices whose memory was opened to this one, by number
+  CoreLimits core_limits{};
+  void reset_core_limits();
+
+ private:
+  Status open_heap();
+  Result<Context*> make_context(Context::Role role);
+  Status close_context(Context& context, bool wait);
+  void free_memory_if_unused();
+
+  const int number_;
+  const int host_number_;
+  mutable std::mutex mutex_;  // guards the following
+  uint64_t users_ = 0;
+  Context* primary_ = nullptr;
+  std::vector<Context*> contexts_;
+  std::unique_ptr<Heap> heap_;
+  std::atomic<Heap*> heap_pointer_{nullptr};
+};
+
+}  // namespace softnpu

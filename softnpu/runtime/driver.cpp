@@ -1,0 +1,62 @@
+#include "runtime/driver.h"
+
+#include "runtime/arena.h"
+#include "runtime/copy.h"
+#include "runtime/entry.h"
+
+namespace softnpu {
+namespace {
+
+aclError launch(aclrtStream handle, const SoftnpuTaskKind* kind, const void* payload, size_t bytes, uint64_t cost) {
+  return entry::guarded(kind->name, [&]() -> Status {
+    SOFTNPU_RETURN_IF_ERROR(entry::ready());
+    Stream* stream = nullptr;
+    SOFTNPU_RETURN_IF_ERROR(entry::resolve_stream(handle, "stream", /*nullable=*/true, &stream));
+    if (bytes > SOFTNPU_TASK_PAYLOAD) {
+      return {ACL_ERROR_INTERNAL_ERROR, text("a payload of ", bytes, " bytes is larger than ", int(SOFTNPU_TASK_PAYLOAD))};
+    }
+    return stream->submit(*kind, payload, bytes, cost);
+  });
+}
+
+aclError alias(const void* pointer, size_t bytes, void** result) {
+  return entry::guarded("softnpu alias", [&]() -> Status {
+    Result<Place> place = locate(pointer, bytes, "pointer");
+    if (!place.ok()) return place.take_status();
+    if (place.value().kind == Place::Kind::kPageable) {
+      return {ACL_ERROR_RT_PARAM_INVALID,
+              text(pointer, " is pageable host memory; kernels need device, pinned or registered memory")};
+    }
+    *result = place.value().address;
+    return {};
+  });
+}
+
+aclError fail(const char* function, aclError code, const char* message) { return entry::fail(function, Status(code, message)); }
+
+void raise_overflow(aclrtStream handle) {
+  Stream* stream = nullptr;
+  if (!entry::resolve_stream(handle, "stream", /*nullable=*/true, &stream).ok()) return;
+  stream->device().overflowed.store(true, std::memory_order_release);
+}
+
+}  // namespace
+}  // namespace softnpu
+
+const SoftnpuDriver* softnpuDriver(uint32_t version) {
+  if (version != SOFTNPU_DRIVER_VERSION) return nullptr;
+  static const SoftnpuDriver* driver = [] {
+    using softnpu::Arena;
+    (void)softnpu::open_engine();  // where that fails there are no device addresses, and aclrtSetDevice will say why
+    const Arena::Range range = Arena::device_range();
+    return new SoftnpuDriver{.version = SOFTNPU_DRIVER_VERSION,
+                             .device_begin = range.begin,
+                             .device_end = range.end,
+                             .alias_offset = range.kernel_offset,
+                             .launch = softnpu::launch,
+                             .alias = softnpu::alias,
+                             .fail = softnpu::fail,
+                             .raise_overflow = softnpu::raise_overflow};
+  }();
+  return driver;
+}

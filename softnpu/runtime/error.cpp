@@ -1,0 +1,43 @@
+#include "runtime/error.h"
+
+#include <mutex>
+#include <utility>
+
+#include "runtime/log.h"
+#include "runtime/process.h"
+#include "runtime/thread_state.h"
+
+namespace softnpu {
+namespace {
+
+std::mutex g_mutex;
+std::string& shared_error() {  // guarded by g_mutex
+  static auto* text = new std::string;
+  return *text;
+}
+
+}  // namespace
+
+void set_recent_error(std::string message, const char* function) {
+  // A forked child inherits the log's locks in whatever state they were.
+  if (!Process::is_forked_child() && log_enabled(LogLevel::kError))
+    log_line(LogLevel::kError, {"entries.cpp", 0, function}, message);
+  if (Process::shares_recent_error()) {
+    std::lock_guard guard(g_mutex);
+    shared_error() = std::move(message);
+    return;
+  }
+  thread_state().recent_error = std::move(message);
+}
+
+const char* take_recent_error() {
+  ThreadState& state = thread_state();
+  state.handed_out = std::exchange(state.recent_error, {});
+  if (Process::shares_recent_error()) {
+    std::lock_guard guard(g_mutex);
+    if (!shared_error().empty()) state.handed_out = std::exchange(shared_error(), {});
+  }
+  return state.handed_out.empty() ? nullptr : state.handed_out.c_str();
+}
+
+}  // namespace softnpu

@@ -1,0 +1,183 @@
+#include "runtime/event.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "runtime/stream.h"
+
+namespace softnpu {
+namespace {
+
+uint64_t now_in_nanoseconds() { return uint64_t(std::chrono::steady_clock::now().time_since_epoch().count()); }
+
+struct SharedRecord {
+  IpcEvent* event;
+  uint64_t record;
+};
+
+void drop_shared(void* payload) { IpcEvent::Release()(static_cast<SharedRecord*>(payload)->event); }
+
+aclError finish_shared_record(void* payload, char*) {
+  const auto& task = *static_cast<SharedRecord*>(payload);
+  task.event->finish_record(task.record);
+  return ACL_SUCCESS;
+}
+
+bool shared_record_is_reached(const void* payload) {
+  const auto& task = *static_cast<const SharedRecord*>(payload);
+  return task.event->reached(task.record);
+}
+
+constexpr SoftnpuTaskKind kSharedRecordKind = {.name = "aclrtRecordEvent",
+                                               .run = finish_shared_record,
+                                               .release = drop_shared,
+                                               .ready = nullptr,
+                                               .flags = SOFTNPU_TASK_ALWAYS};
+constexpr SoftnpuTaskKind kSharedWaitKind = {.name = "aclrtStreamWaitEvent",
+                                             .run = [](void*, char*) { return aclError(ACL_SUCCESS); },
+                                             .release = drop_shared,
+                                             .ready = shared_record_is_reached,
+                                             .flags = 0};
+
+}  // namespace
+
+struct Event::Stamp {
+  Event* event;
+  uint64_t record;
+};
+
+// Runs behind failed tasks too: the mark is reached then as well. A newer record, or a newer life of the event, ignores it.
+const SoftnpuTaskKind Event::kStampKind = {.name = "aclrtRecordEvent",
+                                           .run = [](void* payload, char*) -> aclError {
+                                             const auto [event, record] = *static_cast<Stamp*>(payload);
+                                             std::lock_guard guard(event->lock_);
+                                             if (event->records_ != record) return ACL_SUCCESS;
+                                             event->stamp_ = now_in_nanoseconds();
+                                             event->stamped_ = record;
+                                             return ACL_SUCCESS;
+                                           },
+                                           .release = nullptr,
+                                           .ready = nullptr,
+                                           .flags = SOFTNPU_TASK_ALWAYS};
+
+void Event::open(Family family, uint32_t flags) {
+  std::lock_guard guard(lock_);
+  family_ = family;
+  flags_ = flags;
+  pending_waits_.store(0, std::memory_order_relaxed);
+  mark_ = {};
+  ++records_;
+}
+
+void Event::close() {
+  std::lock_guard guard(lock_);
+  shared_.reset();
+  mark_ = {};
+  ++records_;
+}
+
+Status Event::record(Stream& stream) {
+  if (shared_ != nullptr) SOFTNPU_RETURN_IF_ERROR(record_shared(stream));
+  std::lock_guard guard(lock_);
+  if (!has_timing()) {
+    ++records_;
+    mark_ = {&stream.queue(), stream.queue().submitted()};
+    return {};
+  }
+  const Stamp stamp{this, records_ + 1};
+  ++records_;
+  // An idle stream would stamp at once, under the lock that stamping takes.
+  lock_.unlock();
+  Status status = stream.submit(kStampKind, &stamp, sizeof stamp, 0);
+  lock_.lock();
+  if (status.ok() && records_ == stamp.record) mark_ = {&stream.queue(), stream.queue().submitted()};
+  return status;
+}
+
+Status Event::record_shared(Stream& stream) {
+  IpcEvent::Ref shared = shared_->share();
+  const SharedRecord task{shared.get(), shared->begin_record()};
+  SOFTNPU_RETURN_IF_ERROR(stream.submit(kSharedRecordKind, &task, sizeof task, 0));
+  shared.release();
+  return {};
+}
+
+QueueMark Event::mark() const {
+  std::lock_guard guard(lock_);
+  return mark_;
+}
+
+Status Event::wait(Stream& stream, std::chrono::seconds timeout) {
+  if (shared_ != nullptr) return wait_shared(stream);
+  const QueueMark newest = mark();
+  const bool is_over = newest.queue == nullptr || newest.queue == &stream.queue() || newest.queue->reached(newest.ticket);
+  if (is_over) return {};
+  if (family_ == Family::kExtended) return stream.submit_wait(newest, timeout);
+  const auto over = [](void* object, uint32_t generation) {
+    auto* event = static_cast<Event*>(object);
+    if (event->generation() == generation) event->pending_waits_.fetch_sub(1, std::memory_order_acq_rel);
+  };
+  pending_waits_.fetch_add(1, std::memory_order_acq_rel);
+  Status status = stream.submit_wait(newest, timeout, {over, this, generation()});
+  if (!status.ok()) pending_waits_.fetch_sub(1, std::memory_order_acq_rel);
+  return status;
+}
+
+Status Event::wait_shared(Stream& stream) {
+  IpcEvent::Ref shared = shared_->share();
+  const SharedRecord task{shared.get(), shared->newest_record()};
+  if (shared->reached(task.record)) return {};
+  SOFTNPU_RETURN_IF_ERROR(stream.submit(kSharedWaitKind, &task, sizeof task, 0));
+  shared.release();
+  return {};
+}
+
+void Event::reset() {
+  std::lock_guard guard(lock_);
+  mark_ = {};
+  ++records_;
+}
+
+bool Event::reached() const {
+  if (shared_ != nullptr) return shared_->reached(shared_->newest_record());
+  const QueueMark newest = mark();
+  return newest.queue == nullptr || newest.queue->reached(newest.ticket);
+}
+
+Status Event::synchronize(Deadline deadline) {
+  const auto timed_out = [] {
+    return Status(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "the event was not reached in the time given; it stays pending");
+  };
+  if (shared_ != nullptr) {
+    const uint64_t record = shared_->newest_record();
+    auto pause = std::chrono::microseconds(20);  // another process may be the one that records: look less and less often
+    while (!shared_->reached(record)) {
+      if (deadline.passed()) return timed_out();
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, std::chrono::microseconds(1000));
+    }
+  }
+  const QueueMark newest = mark();
+  if (newest.queue == nullptr) return {};
+  if (!newest.queue->wait(newest.ticket, deadline)) return timed_out();
+  return newest.queue->take_failure(newest.ticket);
+}
+
+Result<uint64_t> Event::timestamp() const {
+  if (!has_timing()) {
+    return Status(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "the event keeps no time; create it with the flag ACL_EVENT_TIME_LINE");
+  }
+  std::lock_guard guard(lock_);
+  if (mark_.queue == nullptr) return Status(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "the event was never recorded");
+  if (stamped_ != records_) return Status(ACL_ERROR_RT_EVENT_NOT_COMPLETE, "the event is not reached yet; synchronize it first");
+  return stamp_;
+}
+
+EventPool& event_pool() {
+  static auto* pool = new EventPool;
+  return *pool;
+}
+
+}  // namespace softnpu

@@ -1,0 +1,84 @@
+// An event marks a point in a stream's order.
+//
+//   event.record(copy_stream);        // "when everything submitted to copy_stream so far is done"
+//   event.wait(compute_stream);       // compute_stream's later tasks start after that point
+//
+// Recording again moves the mark. Whoever already waits keeps the mark that was newest when it called wait(): that is what
+// AscendCL and CUDA promise. A mark is a queue and a ticket, so recording and waiting allocate nothing, and an event may be
+// destroyed at any time: tasks that wait know the mark, not the event.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "runtime/handle.h"
+#include "runtime/ipc_event.h"
+#include "runtime/task_queue.h"
+
+namespace softnpu {
+
+class Stream;
+
+// Thread-safe. The client owns it through its handle.
+class Event : public Slot {
+ public:
+  // Which of the two families it belongs to: aclrtCreateEventExWithFlag makes kExtended, the older functions kPlain. Plain events
+  // can be reset and know whether those who wait for them are through.
+  enum class Family { kPlain, kExtended };
+
+  void open(Family family, uint32_t flags);
+  void close();
+  // Gives the event a part that other processes can open. Only for flag ACL_EVENT_IPC.
+  void attach(IpcEvent::Ref shared) { shared_ = std::move(shared); }
+
+  Family family() const { return family_; }
+  bool has_timing() const { return flags_ & ACL_EVENT_TIME_LINE; }
+  bool can_reset() const { return family_ == Family::kPlain && (flags_ & ACL_EVENT_SYNC); }
+  IpcEvent* shared() const { return shared_.get(); }
+
+  // Marks the end of what `stream` holds now. Never blocks.
+  Status record(Stream& stream);
+
+  // Holds `stream`'s later tasks until the newest mark is reached. Never blocks the caller. An event that was never recorded
+  // counts as reached.
+  Status wait(Stream& stream, std::chrono::seconds timeout);
+
+  // Forgets the mark: the event is as if never recorded. Streams that wait already keep waiting for the old mark.
+  void reset();
+
+  // Whether the newest mark is reached; true if never recorded.
+  bool reached() const;
+  // Whether every stream that was told to wait is past its wait. Plain events only.
+  bool waits_are_over() const { return pending_waits_.load(std::memory_order_acquire) <= 0; }
+
+  // Blocks until the newest mark is reached. ACL_ERROR_RT_EVENT_SYNC_TIMEOUT when `deadline` passes first; the mark stays
+  // pending. The error of a task that failed before the mark is returned here, once.
+  Status synchronize(Deadline deadline);
+
+  // When the newest mark was reached, in nanoseconds of an arbitrary but common clock. ACL_ERROR_RT_EVENT_NOT_COMPLETE while it
+  // is pending, ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID if it was never recorded or has no timing.
+  Result<uint64_t> timestamp() const;
+
+ private:
+  struct Stamp;
+  static const SoftnpuTaskKind kStampKind;
+  QueueMark mark() const;
+  Status record_shared(Stream& stream);
+  Status wait_shared(Stream& stream);
+
+  Family family_ = Family::kExtended;
+  uint32_t flags_ = 0;
+  IpcEvent::Ref shared_;
+  std::atomic<int32_t> pending_waits_{0};
+
+  mutable Lock lock_;
+  QueueMark mark_{};      // the newest; guarded by lock_, as is all that follows
+  uint64_t records_ = 0;  // counts records, over all lives of this slot
+  uint64_t stamped_ = 0;  // the record that `stamp_` belongs to
+  uint64_t stamp_ = 0;
+};
+
+using EventPool = SlotPool<Event, HandleKind::kEvent>;
+EventPool& event_pool();
+
+}  // namespace softnpu

@@ -1,0 +1,14 @@
+// Whether host memory that a client names is there at all.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/status.h"
+
+namespace softnpu {
+
+// ACL_ERROR_RT_PARAM_INVALID if a page of [address, address + bytes) is not mapped: then a copy would crash the process instead
+// of failing. Costs a system call, except for pages that the calling thread asked about lately.
+Status check_host_range(const void* address, size_t bytes, const char* argument);
+
+}  // namespace softnpu

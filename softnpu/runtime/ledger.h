@@ -1,0 +1,89 @@
+// One account of device memory for all processes of a user on this host.
+//
+//   Ledger ledger("/dev/shm");
+//   SOFTNPU_RETURN_IF_ERROR(ledger.charge(device, bytes, device_capacity, host_limit));
+//   ...
+//   ledger.release(device, bytes);
+//
+// It is a small file that every process maps. A process holds a lock on a byte of it while it lives, in whatever PID namespace;
+// the kernel drops that lock when the process ends, however it ends, and the others then take what it held off the account.
+//
+// A child of fork() has no part in it: it can neither charge nor release, and does not keep its parent's entry alive.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/status.h"
+
+namespace softnpu {
+
+struct Usage {
+  size_t process = 0;  // this process on the device
+  size_t device = 0;   // all processes on the device
+  size_t host = 0;     // all processes on all devices
+};
+
+struct ProcessUsage {
+  pid_t pid = 0;           // as the process itself sees it
+  std::string name;        // of its program, shortened
+  int64_t start_time = 0;  // seconds since 1970 when it joined the ledger
+  std::vector<size_t> device_bytes;
+};
+
+// Thread-safe.
+class Ledger {
+ public:
+  static constexpr int kDevices = 64;
+  static constexpr int kProcesses = 1024;
+
+  // Joins the account kept in `folder`. If that is impossible, problem() says why and the process has an account of its own.
+  explicit Ledger(const std::string& folder);
+  ~Ledger();
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  const Status& problem() const { return problem_; }
+
+  // Adds to what this process holds of `device`. ACL_ERROR_RT_MEMORY_ALLOCATION, with the numbers, when all processes together
+  // would exceed the device's capacity or the host's limit; what dead processes held does not count.
+  Status charge(int device, size_t bytes, size_t device_capacity, size_t host_limit);
+
+  // Takes off what was charged.
+  void release(int device, size_t bytes);
+
+  Usage usage(int device);
+
+  // The living processes that joined, this one included.
+  std::vector<ProcessUsage> processes();
+
+ private:
+  struct Table;
+  class Lock;
+  class Registry;
+
+  Status join(const std::string& folder);
+  Status open_file(const std::string& path);
+  Status map_table();
+  void keep_own_account();
+  void leave_after_fork();
+
+  // With the table locked:
+  Status take_entry();
+  void fill_entry(int number);
+  void reclaim_dead();
+  bool is_alive(int entry) const;
+  Status describe_full(int device, size_t bytes, size_t device_capacity, size_t host_limit) const;
+
+  Status problem_;
+  int file_ = -1;                       // -1: an account of our own
+  std::atomic<Table*> table_{nullptr};  // null in a child of fork()
+  int entry_ = -1;
+};
+
+}  // namespace softnpu

@@ -1,0 +1,62 @@
+// Every setting of softnpu, in one place.
+//
+//   if (options().launch == LaunchMode::kQueue) ...
+//
+// The environment is read once, by the first call of options(); later changes of the environment are not seen. A setting that is
+// unset or empty has its default (ASCEND_RT_VISIBLE_DEVICES alone means something when empty: no device). A bad value never stops
+// the program: one warning per variable, on stderr and in the log, names the variable, its value, what is allowed and what is
+// used instead.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace softnpu {
+
+enum class LaunchMode {
+  kHybrid,  // a small task on an idle stream runs in the launching call, everything else is queued
+  kQueue,   // every task is queued
+  kSync,    // every launch returns after its task is done
+};
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError, kNone };
+
+struct MemoryCheck {
+  bool red_zones = false;
+  bool poison = false;
+  bool guard_pages = false;
+};
+
+// Sizes are in bytes; folders are absolute.
+struct Options {
+  int device_count = 8;              // devices of the host
+  std::vector<int> visible_devices;  // visible_devices[i] is the host's number of the device that this process calls i
+  uint64_t device_memory = 0;        // capacity of each device
+  uint64_t host_memory = 0;          // what all devices of all processes may hold together
+  std::string soc_name = "Ascend910B3";
+  LaunchMode launch = LaunchMode::kHybrid;
+  MemoryCheck memory_check;
+  std::string ledger_dir = "/dev/shm";
+  LogLevel log_level = LogLevel::kError;
+  bool log_to_stdout = false;
+  bool log_events = false;
+  std::string log_dir;  // empty: no home folder is known and no log file is written
+};
+
+// Thread-safe; the reference stays valid until the process ends.
+const Options& options();
+
+// A row of docs/environment.md.
+struct OptionDoc {
+  std::string_view name;
+  std::string_view values;
+  std::string_view standard;  // the default, in words
+  std::string_view effect;
+};
+
+std::span<const OptionDoc> option_docs();
+
+}  // namespace softnpu

@@ -1,0 +1,97 @@
+#include "runtime/stream.h"
+
+#include "runtime/context.h"
+#include "runtime/device.h"
+#include "runtime/exception.h"
+#include "runtime/log.h"
+#include "runtime/process.h"
+#include "runtime/thread_state.h"
+
+namespace softnpu {
+
+Status Stream::open(Context& context, uint32_t priority) {
+  Result<std::unique_ptr<EngineQueue>> made = engine().make_queue(context.device().host_number());
+  if (!made.ok()) return made.take_status();
+  engine_queue_ = std::move(made.value());
+  context_ = &context;
+  priority_ = priority;
+  stop_on_failure.store(false, std::memory_order_relaxed);
+  overflow_switch.store(0, std::memory_order_relaxed);
+  custom_tag.store(0, std::memory_order_relaxed);
+  cache_op_info.store(0, std::memory_order_relaxed);
+  reset_core_limits();
+  abort_reason_.store(ACL_ERROR_RT_STREAM_ABORT, std::memory_order_relaxed);
+  queue_.open(*this, slot(), priority);
+  return {};
+}
+
+void Stream::close() {
+  queue_.close([](void* stream) { stream_pool().give_back(*static_cast<Stream*>(stream)); }, this);
+}
+
+void Stream::reset_core_limits() {
+  for (size_t kind = 0; kind < core_limits.size(); ++kind) {
+    core_limits[kind].store(device().core_limits[kind].load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+}
+
+Device& Stream::device() const { return context_->device(); }
+
+Status Stream::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost) {
+  if (queue_.has_failed()) [[unlikely]]
+    SOFTNPU_RETURN_IF_ERROR(context_->stop_reason());
+  return queue_.submit(kind, payload, bytes, cost);
+}
+
+Status Stream::submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over) {
+  if (queue_.has_failed()) [[unlikely]]
+    SOFTNPU_RETURN_IF_ERROR(context_->stop_reason());
+  return queue_.submit_wait(mark, timeout, over);
+}
+
+Status Stream::synchronize(Deadline deadline) {
+  SOFTNPU_RETURN_IF_ERROR(wait(deadline));
+  return take_failure();
+}
+
+Status Stream::wait(Deadline deadline) {
+  SOFTNPU_RETURN_IF_ERROR(check_may_wait());
+  const uint32_t aborts = queue_.abort_count();
+  const Ticket newest = queue_.submitted();
+  const bool was_pending = !queue_.reached(newest);
+  if (!queue_.wait(newest, deadline)) {
+    return {ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, text("stream ", id(), " still works after the time given; its tasks go on")};
+  }
+  SOFTNPU_RETURN_IF_ERROR(context_->stop_reason());
+  if (was_pending && queue_.abort_count() != aborts) {
+    return {abort_reason_.load(std::memory_order_relaxed),
+            text("the pending tasks of stream ", id(), " were thrown away by an abort")};
+  }
+  return {};
+}
+
+Status Stream::abort(aclError reason, Deadline deadline) {
+  abort_reason_.store(reason, std::memory_order_relaxed);
+  const Ticket newest = queue_.submitted();
+  queue_.skip_pending();
+  if (queue_.wait(newest, deadline)) return {};
+  return {ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
+          text("the task that runs on stream ", id(), " did not end in the time given; pending ones are dropped")};
+}
+
+void Stream::task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) {
+  SOFTNPU_LOG(kError, "stream ", id(), " device ", device().number(), ": ", status.message(), " [", kind.name, "]");
+  report_exception({.task_id = uint32_t(ticket),
+                    .stream_id = uint32_t(id()),
+                    .thread_id = 0,
+                    .device_id = uint32_t(device().number()),
+                    .error_code = uint32_t(status.code())});
+  if (stop_on_failure.load(std::memory_order_relaxed)) context_->stop(status);
+}
+
+StreamPool& stream_pool() {
+  static auto* pool = new StreamPool;
+  return *pool;
+}
+
+}  // namespace softnpu

@@ -1,0 +1,81 @@
+// A stream: work of one context that runs in the order it was given.
+//
+//   SOFTNPU_RETURN_IF_ERROR(stream.submit(kind, &payload, sizeof payload, cost));
+//   SOFTNPU_RETURN_IF_ERROR(stream.synchronize(Deadline::never()));   // the failure of a task is returned here, once
+//
+// How tasks run is task_queue.h's business; this class gives the queue an owner, attributes and a policy for failures.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "runtime/engine.h"
+#include "runtime/handle.h"
+#include "runtime/task_queue.h"
+
+namespace softnpu {
+
+class Context;
+class Device;
+
+constexpr uint32_t kHighestPriority = 0;
+constexpr uint32_t kLowestPriority = 7;
+
+// How many cores of each kind tasks may use: kept and reported; the software device has its own idea of cores.
+using CoreLimits = std::array<std::atomic<uint32_t>, 2>;
+
+// Thread-safe. Owned by its context, which destroys it at the latest when it is destroyed itself.
+class Stream : public Slot, private TaskQueue::Observer {
+ public:
+  Status open(Context& context, uint32_t priority);
+  // Drops what is pending; the slot is given back when the task that runs now is done.
+  void close();
+
+  Context& context() const { return *context_; }
+  Device& device() const;
+  TaskQueue& queue() { return queue_; }
+  EngineQueue* engine_queue() const { return engine_queue_.get(); }
+
+  // Unique among the streams of the process that exist.
+  int32_t id() const { return int32_t(slot()); }
+  uint32_t priority() const { return priority_; }
+
+  // Fails if the context was stopped by a failure (stop_on_failure), or the stream is being destroyed.
+  Status submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost);
+  Status submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over = {});
+
+  // Returns when everything submitted before is done. ACL_ERROR_RT_STREAM_SYNC_TIMEOUT when `deadline` passes first.
+  // ACL_ERROR_RT_STREAM_ABORT or ACL_ERROR_RT_DEVICE_TASK_ABORT if the work was thrown away meanwhile.
+  Status synchronize(Deadline deadline);
+  // The two halves of synchronize(): for those who wait for several streams before they ask any of them how it went.
+  Status wait(Deadline deadline);
+  Status take_failure() { return queue_.take_failure(queue_.submitted()); }
+
+  // Throws away what is pending and waits for the running task; whoever synchronizes now gets `reason`.
+  Status abort(aclError reason, Deadline deadline);
+
+  // A failing task stops the whole context instead of this stream's pending work.
+  std::atomic<bool> stop_on_failure{false};
+  std::atomic<uint32_t> overflow_switch{0};
+  std::atomic<uint32_t> custom_tag{0};
+  std::atomic<uint32_t> cache_op_info{0};
+  CoreLimits core_limits{};
+  // Back to those of the device.
+  void reset_core_limits();
+
+ private:
+  void task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) override;
+
+  Context* context_ = nullptr;
+  uint32_t priority_ = 0;
+  std::unique_ptr<EngineQueue> engine_queue_;
+  std::atomic<aclError> abort_reason_{ACL_SUCCESS};
+  TaskQueue queue_;
+};
+
+using StreamPool = SlotPool<Stream, HandleKind::kStream>;
+StreamPool& stream_pool();
+
+}  // namespace softnpu

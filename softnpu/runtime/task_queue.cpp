@@ -1,0 +1,370 @@
+#include "runtime/task_queue.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <thread>
+
+#include "runtime/log.h"
+#include "runtime/options.h"
+
+namespace softnpu {
+namespace {
+
+constexpr int kSpinsBeforeSleep = 60;  // about half a microsecond: a longer spin takes the core from those who compute
+constexpr int kHelpDepth = 4;
+constexpr std::chrono::microseconds kShortestPoll{20};
+constexpr std::chrono::microseconds kLongestPoll{1000};
+
+std::atomic<bool> g_exiting{false};
+std::atomic<int> g_workers{0};
+
+struct WaitPayload {
+  QueueMark mark;
+  std::chrono::seconds timeout;
+  WaitOver over;
+};
+
+bool wait_is_ready(const void* payload) {
+  const QueueMark& mark = static_cast<const WaitPayload*>(payload)->mark;
+  return mark.queue->reached(mark.ticket);
+}
+
+void end_wait(void* payload) {
+  const WaitOver& over = static_cast<const WaitPayload*>(payload)->over;
+  if (over.call != nullptr) over.call(over.object, over.generation);
+}
+
+constexpr SoftnpuTaskKind kWaitKind = {.name = "aclrtStreamWaitEvent",
+                                       .run = [](void*, char*) { return aclError(ACL_SUCCESS); },
+                                       .release = end_wait,
+                                       .ready = wait_is_ready,
+                                       .flags = 0};
+
+bool is_ready(const SoftnpuTaskKind& kind, const void* payload) { return kind.ready == nullptr || kind.ready(payload); }
+
+void release(const SoftnpuTaskKind& kind, void* payload) {
+  if (kind.release != nullptr) kind.release(payload);
+}
+
+}  // namespace
+
+// Links a waiter for as long as it is in scope.
+class TaskQueue::LinkedWaiter {
+ public:
+  LinkedWaiter(TaskQueue& queue, Ticket ticket, Signal& signal) : queue_(queue), waiter_{.ticket = ticket, .signal = &signal} {
+    std::lock_guard guard(queue_.waiters_lock_);
+    waiter_.next = queue_.waiters_;
+    if (queue_.waiters_ != nullptr) queue_.waiters_->previous = &waiter_;
+    queue_.waiters_ = &waiter_;
+    queue_.waiter_count_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~LinkedWaiter() {
+    std::lock_guard guard(queue_.waiters_lock_);
+    (waiter_.previous != nullptr ? waiter_.previous->next : queue_.waiters_) = waiter_.next;
+    if (waiter_.next != nullptr) waiter_.next->previous = waiter_.previous;
+    queue_.waiter_count_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  LinkedWaiter(const LinkedWaiter&) = delete;
+  LinkedWaiter& operator=(const LinkedWaiter&) = delete;
+
+ private:
+  TaskQueue& queue_;
+  Waiter waiter_;
+};
+
+void TaskQueue::open(Observer& observer, uint32_t number, uint32_t priority) {
+  std::lock_guard guard(submit_lock_);
+  observer_ = &observer;
+  number_ = number;
+  priority_ = priority;
+  skip_until_.store(0, std::memory_order_relaxed);
+  closing_.store(false, std::memory_order_relaxed);
+  failure_ = Status();
+  closed_ = false;
+}
+
+Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost) {
+  const LaunchMode mode = options().launch;
+  submit_lock_.lock();
+  Ticket ticket = 0;
+  for (;;) {
+    if (closed_ || g_exiting.load(std::memory_order_relaxed)) [[unlikely]] {
+      submit_lock_.unlock();
+      return {ACL_ERROR_RT_INVALID_HANDLE,
+              text("'", kind.name, "' came too late: its stream is being destroyed or the process is exiting")};
+    }
+    const Ticket before = tail_.load(std::memory_order_relaxed);
+    const Ticket done = head_.load(std::memory_order_acquire);
+    ticket = before + 1;
+    if (done == before && cost <= kInlineCost && mode == LaunchMode::kHybrid && !(kind.flags & SOFTNPU_TASK_ON_WORKER) &&
+        is_ready(kind, payload) && try_become_runner()) {
+      tail_.store(ticket, std::memory_order_release);
+      submit_lock_.unlock();
+      void* arguments = const_cast<void*>(payload);
+      if (!skips(kind, ticket)) run(kind, arguments, ticket);
+      release(kind, arguments);
+      finish(ticket);
+      stop_running(Runner::kHelper);
+      return {};
+    }
+    if (before - done < kCapacity) [[likely]]
+      break;
+    submit_lock_.unlock();
+    wait(before + 1 - kCapacity, Deadline::never());
+    submit_lock_.lock();
+  }
+  if (!worker_exists_) [[unlikely]] {
+    if (Status status = start_worker(); !status.ok()) {
+      submit_lock_.unlock();
+      return status;
+    }
+  }
+  Task& task = ring_[(ticket - 1) % kCapacity];
+  task.kind = &kind;
+  std::memcpy(task.payload, payload, bytes);
+  tail_.store(ticket, std::memory_order_seq_cst);
+  submit_lock_.unlock();
+  // Whoever runs tasks now looks at the tail again before it stops.
+  if (!running_.load(std::memory_order_seq_cst)) worker_signal_.raise();
+  if (mode == LaunchMode::kSync) wait(ticket, Deadline::never());
+  return {};
+}
+
+Status TaskQueue::submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over) {
+  const WaitPayload payload{mark, timeout, over};
+  return submit(kWaitKind, &payload, sizeof payload, 0);
+}
+
+void TaskQueue::run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket) {
+  char message[SOFTNPU_TASK_MESSAGE];
+  const aclError code = kind.run(payload, message);
+  if (code != ACL_SUCCESS) [[unlikely]]
+    fail(kind, ticket, code, message);
+}
+
+void TaskQueue::fail(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message) {
+  Status status(code, text("task '", kind.name, "' failed: ", message));
+  observer_->task_failed(kind, ticket, status);
+  std::lock_guard guard(failure_lock_);
+  if (!failure_.ok()) return;
+  failure_ = std::move(status);
+  failure_ticket_ = ticket;
+  skip_until_.store(kSkipAll, std::memory_order_seq_cst);
+}
+
+void TaskQueue::finish(Ticket ticket) {
+  head_.store(ticket, std::memory_order_seq_cst);
+  if (waiter_count_.load(std::memory_order_seq_cst) == 0) [[likely]]
+    return;
+  std::lock_guard guard(waiters_lock_);
+  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) {
+    if (waiter->ticket <= ticket) waiter->signal->raise();
+  }
+}
+
+void TaskQueue::stop_running(Runner runner) {
+  running_.store(false, std::memory_order_seq_cst);
+  if (runner == Runner::kWorker) return;  // it looks for more itself
+  const bool work_is_left = tail_.load(std::memory_order_seq_cst) != head_.load(std::memory_order_relaxed);
+  if (work_is_left || closing_.load(std::memory_order_seq_cst)) worker_signal_.raise();
+}
+
+bool TaskQueue::drain(Runner runner, Ticket target, QueueMark* blocker) {
+  for (;;) {
+    const Ticket done = head_.load(std::memory_order_relaxed);
+    if (done >= target || done == tail_.load(std::memory_order_seq_cst)) return true;
+    const Ticket ticket = done + 1;
+    Task& task = ring_[done % kCapacity];
+    const SoftnpuTaskKind& kind = *task.kind;
+    if (!skips(kind, ticket)) {
+      const bool ready = is_ready(kind, task.payload);
+      if (runner == Runner::kHelper && (!ready || (kind.flags & SOFTNPU_TASK_ON_WORKER))) {
+        if (&kind == &kWaitKind) *blocker = reinterpret_cast<WaitPayload*>(task.payload)->mark;
+        return false;
+      }
+      if (ready || await_ready(task, ticket)) run(kind, task.payload, ticket);
+    }
+    release(kind, task.payload);
+    finish(ticket);
+    if (g_exiting.load(std::memory_order_relaxed)) [[unlikely]]
+      return true;
+  }
+}
+
+bool TaskQueue::await_ready(const Task& task, Ticket ticket) {
+  const auto skipped = [&] { return skips(*task.kind, ticket) || g_exiting.load(std::memory_order_relaxed); };
+  if (task.kind == &kWaitKind) {
+    const auto& payload = *reinterpret_cast<const WaitPayload*>(task.payload);
+    const Deadline deadline = payload.timeout.count() == 0 ? Deadline::never() : Deadline::after(payload.timeout);
+    LinkedWaiter waiter(*payload.mark.queue, payload.mark.ticket, worker_signal_);
+    while (!wait_is_ready(&payload) && !skipped()) {
+      if (deadline.passed()) {
+        const std::string message =
+            text("the event was not reached within the ", payload.timeout.count(), " s set by aclrtSetOpWaitTimeout");
+        fail(*task.kind, ticket, ACL_ERROR_RT_WAIT_TIMEOUT, message.c_str());
+        return false;
+      }
+      worker_signal_.wait(deadline);
+    }
+    return !skipped();
+  }
+  auto pause = kShortestPoll;  // nobody tells when memory changes or another process is ready: look less and less often
+  while (!task.kind->ready(task.payload) && !skipped()) {
+    worker_signal_.wait(Deadline::after(pause));
+    pause = std::min(pause * 2, kLongestPoll);
+  }
+  return !skipped();
+}
+
+bool TaskQueue::wait(Ticket ticket, Deadline deadline) {
+  if (reached(ticket)) return true;
+  if (deadline.is_never() && wait_helping(ticket, 0)) return true;
+  for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
+    if (reached(ticket)) return true;
+    cpu_relax();
+  }
+  wait_sleeping(ticket, deadline);
+  return reached(ticket);
+}
+
+// False when the rest is up to another thread.
+bool TaskQueue::wait_helping(Ticket ticket, int depth) {
+  while (!reached(ticket)) {
+    if (!try_become_runner()) return false;
+    QueueMark blocker{};
+    const bool drained = drain(Runner::kHelper, ticket, &blocker);
+    stop_running(Runner::kHelper);
+    if (drained) continue;
+    if (blocker.queue == nullptr || depth == kHelpDepth) return false;
+    if (!blocker.queue->wait_helping(blocker.ticket, depth + 1)) return false;
+  }
+  return true;
+}
+
+void TaskQueue::wait_sleeping(Ticket ticket, Deadline deadline) {
+  Signal signal;
+  LinkedWaiter waiter(*this, ticket, signal);
+  while (!reached(ticket) && !deadline.passed() && !g_exiting.load(std::memory_order_relaxed)) signal.wait(deadline);
+}
+
+Status TaskQueue::take_failure(Ticket ticket) {
+  if (!has_failed()) [[likely]]
+    return {};
+  std::lock_guard guard(failure_lock_);
+  if (failure_.ok() || failure_ticket_ > ticket) return {};
+  skip_until_.store(tail_.load(std::memory_order_seq_cst), std::memory_order_seq_cst);
+  return std::exchange(failure_, Status());
+}
+
+void TaskQueue::skip_pending() {
+  {
+    std::lock_guard order(submit_lock_);
+    std::lock_guard guard(failure_lock_);
+    if (!has_failed()) skip_until_.store(tail_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
+    aborts_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  worker_signal_.raise();
+}
+
+void TaskQueue::skip_all() {
+  {
+    std::lock_guard guard(failure_lock_);
+    skip_until_.store(kSkipAll, std::memory_order_seq_cst);
+  }
+  worker_signal_.raise();
+}
+
+Status TaskQueue::start_worker() {
+  if (ring_ == nullptr) ring_.reset(new Task[kCapacity]);
+  sigset_t all;
+  sigset_t previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);  // signals belong to the client's threads
+  Status status;
+  g_workers.fetch_add(1, std::memory_order_seq_cst);
+  try {
+    std::thread([this] { work(); }).detach();
+    worker_exists_ = true;
+  } catch (const std::system_error& error) {
+    g_workers.fetch_sub(1, std::memory_order_seq_cst);
+    status = {ACL_ERROR_RT_NO_STREAM_RESOURCE,
+              text("no thread can be started for the stream (", error.what(), "); destroy streams or raise the limit")};
+  }
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  return status;
+}
+
+void TaskQueue::work() {
+  char name[16];
+  std::snprintf(name, sizeof name, "npu-stream-%u", number_ % 10000);
+  pthread_setname_np(pthread_self(), name);
+  if (priority_ > 0) setpriority(PRIO_PROCESS, id_t(syscall(SYS_gettid)), int(priority_));
+  while (!g_exiting.load(std::memory_order_seq_cst)) {
+    const bool has_work = head_.load(std::memory_order_relaxed) != tail_.load(std::memory_order_seq_cst);
+    if (has_work && try_become_runner()) {
+      drain(Runner::kWorker, kSkipAll, nullptr);
+      stop_running(Runner::kWorker);
+      continue;
+    }
+    if (!has_work && closing_.load(std::memory_order_seq_cst) && try_become_runner()) {
+      running_.store(false, std::memory_order_seq_cst);
+      finish_closing();
+      break;
+    }
+    for (int spin = 0; spin < kSpinsBeforeSleep && head_.load(std::memory_order_relaxed) == tail_.load(std::memory_order_relaxed);
+         ++spin) {
+      cpu_relax();
+    }
+    worker_signal_.wait();
+  }
+  g_workers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void TaskQueue::close(void (*closed)(void*), void* argument) {
+  bool has_worker = false;
+  {
+    std::lock_guard order(submit_lock_);
+    std::lock_guard guard(failure_lock_);
+    closed_ = true;
+    closed_callback_ = closed;
+    closed_argument_ = argument;
+    skip_until_.store(kSkipAll, std::memory_order_seq_cst);
+    aborts_.fetch_add(1, std::memory_order_seq_cst);
+    closing_.store(true, std::memory_order_seq_cst);
+    has_worker = worker_exists_;
+  }
+  if (has_worker) {
+    worker_signal_.raise();
+    return;
+  }
+  // Only a cheap task in its submitter's hands can be running.
+  while (!try_become_runner()) std::this_thread::yield();
+  running_.store(false, std::memory_order_seq_cst);
+  finish_closing();
+}
+
+void TaskQueue::finish_closing() {
+  void (*closed)(void*) = nullptr;
+  void* argument = nullptr;
+  {
+    std::lock_guard order(submit_lock_);
+    worker_exists_ = false;
+    closed = std::exchange(closed_callback_, nullptr);
+    argument = closed_argument_;
+  }
+  if (closed != nullptr) closed(argument);
+}
+
+void TaskQueue::stop_all_workers() { g_exiting.store(true, std::memory_order_seq_cst); }
+
+int TaskQueue::worker_count() { return g_workers.load(std::memory_order_seq_cst); }
+
+}  // namespace softnpu

@@ -1,0 +1,174 @@
+// The engine room of a stream: tasks in order, run by whoever is at hand.
+//
+//   queue.submit(kind, &payload, sizeof payload, cost);   // returns at once; a cheap task on an idle queue has run by then
+//   queue.wait(queue.submitted(), Deadline::never());     // the waiting thread runs what is pending itself
+//
+// Every task gets the next number, its ticket; tasks finish in the order of their tickets, so "everything up to ticket n is done"
+// is one comparison. That is all an event needs to remember (see event.h). Tickets keep growing when a queue is closed and opened
+// again.
+//
+// At any time at most one thread runs tasks: the one that holds the runner's role. It is the queue's own worker thread, or a
+// thread that waits without a time limit (it helps, but leaves tasks marked SOFTNPU_TASK_ON_WORKER to the worker), or the thread
+// that submits a cheap task to an idle queue. Order and results are the same for all three. The worker thread exists from the
+// first task that it is needed for; it sleeps when there is nothing to do.
+//
+// A task that fails makes the queue skip everything submitted before the failure is taken with take_failure().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "runtime/driver.h"
+#include "runtime/futex.h"
+#include "runtime/status.h"
+
+namespace softnpu {
+
+using Ticket = uint64_t;
+
+// A point in a queue's order. Reached when no queue is named.
+struct QueueMark {
+  class TaskQueue* queue = nullptr;
+  Ticket ticket = 0;
+};
+
+// Called with its two values when a wait is over, passed or skipped.
+struct WaitOver {
+  void (*call)(void* object, uint32_t generation) = nullptr;
+  void* object = nullptr;
+  uint32_t generation = 0;
+};
+
+// Thread-safe. An instance lives for ever; it is opened and closed any number of times.
+class TaskQueue {
+ public:
+  // Told about a failed task on the thread that ran it.
+  class Observer {
+   public:
+    virtual void task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) = 0;
+
+   protected:
+    ~Observer() = default;
+  };
+
+  // `number` names the worker thread; `priority` 0 (highest) to 7 becomes its nice value.
+  void open(Observer& observer, uint32_t number, uint32_t priority);
+
+  // Refuses further tasks. Those still pending are skipped; the one that runs now finishes on its own time, and then, or at once
+  // where none runs, `closed` is called with `argument`: until then the queue must not be opened again.
+  void close(void (*closed)(void* argument), void* argument);
+
+  // Appends a task. Blocks only while kCapacity tasks are pending. Fails after close() and while the process exits.
+  Status submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost);
+
+  // Appends a task that holds later ones until `mark` is reached; the caller does not wait. `timeout` 0 means no limit; when it
+  // passes the task fails with ACL_ERROR_RT_WAIT_TIMEOUT.
+  Status submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over = {});
+
+  // The ticket of the newest task.
+  Ticket submitted() const { return tail_.load(std::memory_order_acquire); }
+  bool reached(Ticket ticket) const { return head_.load(std::memory_order_seq_cst) >= ticket; }
+  bool idle() const { return reached(submitted()); }
+  // Whether a task runs at this moment (a snapshot, for statistics).
+  bool busy() const { return running_.load(std::memory_order_relaxed) && !idle(); }
+
+  // Returns when `ticket` is reached (true) or `deadline` passes (false). Helps if there is no deadline. At process exit it does
+  // not wait for tasks that only a worker may run.
+  bool wait(Ticket ticket, Deadline deadline);
+
+  // The failure of a task up to `ticket`, once. Tasks submitted until now are skipped, later ones run.
+  Status take_failure(Ticket ticket);
+  bool has_failed() const { return skip_until_.load(std::memory_order_acquire) == kSkipAll; }
+
+  // Skips all pending tasks. The task that runs now is not interrupted, but one that waits for something gives up.
+  void skip_pending();
+  // Skips pending and future tasks, until open().
+  void skip_all();
+  // How often pending tasks were thrown away: lets a waiter see that its wait ended that way.
+  uint32_t abort_count() const { return aborts_.load(std::memory_order_acquire); }
+
+  // Lets a task whose `ready` turned true outside of any queue be noticed at once.
+  void poke() { worker_signal_.raise(); }
+
+  // At process exit: no task starts any more.
+  static void stop_all_workers();
+  // Worker threads that have not ended.
+  static int worker_count();
+
+  static constexpr uint64_t kCapacity = 1024;
+  static constexpr uint64_t kInlineCost = 32768;  // elements; measured: above this the overlap with the caller is worth a queue
+
+ private:
+  struct Task {
+    const SoftnpuTaskKind* kind;
+    alignas(16) unsigned char payload[SOFTNPU_TASK_PAYLOAD];
+  };
+  static_assert(sizeof(Task) <= 128);
+
+  // A thread, or another queue's worker, that wants to know when `ticket` is reached. Lives on its owner's stack, linked under
+  // waiters_lock_.
+  struct Waiter {
+    Ticket ticket;
+    Signal* signal;
+    Waiter* next = nullptr;
+    Waiter* previous = nullptr;
+  };
+  class LinkedWaiter;
+
+  enum class Runner { kWorker, kHelper };
+  static constexpr Ticket kSkipAll = ~Ticket(0);
+
+  bool try_become_runner() {
+    return !running_.load(std::memory_order_relaxed) && !running_.exchange(true, std::memory_order_seq_cst);
+  }
+  void stop_running(Runner runner);
+  // Runs tasks up to `target`; false if the next one is not for this runner. Fills `blocker` if that one waits for another queue.
+  bool drain(Runner runner, Ticket target, QueueMark* blocker);
+  void run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket);
+  void finish(Ticket ticket);
+  bool skips(const SoftnpuTaskKind& kind, Ticket ticket) const {
+    return ticket <= skip_until_.load(std::memory_order_relaxed) && !(kind.flags & SOFTNPU_TASK_ALWAYS);
+  }
+  // On the worker: sleeps until the task is ready. False if it is to be skipped or timed out instead.
+  bool await_ready(const Task& task, Ticket ticket);
+  bool wait_helping(Ticket ticket, int depth);
+  void wait_sleeping(Ticket ticket, Deadline deadline);
+  void fail(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message);
+  Status start_worker();
+  void work();
+  void finish_closing();
+
+  // Written by submitters.
+  alignas(64) Lock submit_lock_;  // orders submitters; guards ring_, closed_, worker_exists_
+  bool closed_ = true;
+  bool worker_exists_ = false;
+  std::atomic<Ticket> tail_{0};
+  std::unique_ptr<Task[]> ring_;  // made with the first queued task
+  Observer* observer_ = nullptr;
+  uint32_t number_ = 0;
+  uint32_t priority_ = 0;
+  void (*closed_callback_)(void*) = nullptr;
+  void* closed_argument_ = nullptr;
+
+  // Written by the runner.
+  alignas(64) std::atomic<Ticket> head_{0};
+  std::atomic<bool> running_{false};
+
+  // Rarely written, often read.
+  alignas(64) std::atomic<Ticket> skip_until_{0};
+  std::atomic<uint32_t> aborts_{0};
+  std::atomic<bool> closing_{false};
+  std::atomic<uint32_t> waiter_count_{0};
+
+  Signal worker_signal_;
+  Lock waiters_lock_;
+  Waiter* waiters_ = nullptr;  // guarded by waiters_lock_
+
+  Lock failure_lock_;
+  Ticket failure_ticket_ = 0;  // guarded by failure_lock_, as is:
+  Status failure_;
+};
+
+}  // namespace softnpu

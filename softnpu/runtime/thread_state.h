@@ -1,0 +1,41 @@
+// What the device remembers about each host thread: its current context and its last errors.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "acl/acl_base.h"
+#include "runtime/status.h"
+
+namespace softnpu {
+
+class Context;
+class Stream;
+
+// Only its own thread touches it. Made at the thread's first call, gone with the thread.
+struct ThreadState {
+  Context* context = nullptr;  // null, or no longer live: the thread has no current context
+  uint32_t context_generation = 0;
+  Stream* limits_stream = nullptr;  // aclrtUseStreamResInCurrentThread
+  uint32_t limits_generation = 0;
+
+  std::string recent_error;  // what aclGetRecentErrMsg will hand out
+  std::string handed_out;    // what it handed out last: valid until its next call
+  aclError last_error = ACL_SUCCESS;
+
+  bool in_host_callback = false;
+  std::array<uintptr_t, 4> known_pages{};  // host pages that were found mapped (see host_probe.h)
+  uint32_t next_known_page = 0;
+};
+
+ThreadState& thread_state();
+
+// The context that the calling thread set, or ACL_ERROR_RT_CONTEXT_NULL.
+Result<Context*> current_context();
+void set_current_context(Context* context);
+
+// Refuses what would wait for the device inside a host callback: the stream that runs the callback would wait for itself.
+Status check_may_wait();
+
+}  // namespace softnpu
