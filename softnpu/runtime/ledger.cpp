@@ -102,43 +102,38 @@ class Ledger::Lock {
   bool held_ = false;
 };
 
-// The ledgers of this process, so that a child can leave them.
-class Ledger::Registry {
- public:
+// The ledgers of this process, so that a child can leave them. The mutex is held across fork(): no child sees one half-made.
+struct Ledger::Registry {
   static Registry& instance() {
     static Registry* const leaked = new Registry;
     return *leaked;
   }
-  void add(Ledger* ledger) {
-    std::lock_guard lock(mutex_);
-    ledgers_.push_back(ledger);
-  }
-  void remove(Ledger* ledger) {
-    std::lock_guard lock(mutex_);
-    std::erase(ledgers_, ledger);
-  }
+
+  std::mutex mutex;
+  std::vector<Ledger*> ledgers;
 
  private:
   Registry() {
-    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
-                   [] {
-                     for (Ledger* ledger : instance().ledgers_) ledger->leave_after_fork();
-                     instance().mutex_.unlock();
-                   });
+    const auto leave = [] {
+      for (Ledger* ledger : instance().ledgers) ledger->leave_after_fork();
+      instance().mutex.unlock();
+    };
+    pthread_atfork([] { instance().mutex.lock(); }, [] { instance().mutex.unlock(); }, leave);
   }
-
-  std::mutex mutex_;
-  std::vector<Ledger*> ledgers_;
 };
 
 Ledger::Ledger(const std::string& folder) {
+  Registry& registry = Registry::instance();
+  std::lock_guard lock(registry.mutex);
   problem_ = join(folder);
   if (!problem_.ok()) keep_own_account();
-  Registry::instance().add(this);
+  registry.ledgers.push_back(this);
 }
 
 Ledger::~Ledger() {
-  Registry::instance().remove(this);
+  Registry& registry = Registry::instance();
+  std::lock_guard registry_lock(registry.mutex);
+  std::erase(registry.ledgers, this);
   Table* table = table_.load(std::memory_order_relaxed);
   if (table == nullptr) return;
   if (file_ >= 0) {

@@ -65,7 +65,7 @@ class Ledger {
  private:
   struct Table;
   class Lock;
-  class Registry;
+  struct Registry;
 
   Status join(const std::string& folder);
   Status open_file(const std::string& path);

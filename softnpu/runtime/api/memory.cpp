@@ -188,6 +188,7 @@ Status aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
   *free = *total = 0;
   if (is_ddr) return {};  // all memory is HBM, as on the chips of the 910 line
   const Device& device = context.value()->device();
+  device.heap()->trim();
   const Usage usage = ledger().usage(device.host_number());
   const auto rest = [](uint64_t limit, uint64_t used) { return limit > used ? limit - used : 0; };
   *total = device.heap()->capacity();
