@@ -136,12 +136,22 @@ Status Reports::unsubscribe(uint64_t thread, Stream& stream) {
   if (entry == subscriber_.end() || entry->second != thread) {
     return {ACL_ERROR_RT_STREAM_SUBSCRIBE, text("thread ", thread, " has not subscribed to the stream")};
   }
-  subscriber_.erase(entry);
-  const auto mailbox = mailboxes_.find(thread);
-  if (--mailbox->second->streams > 0) return {};
+  end_subscription(entry);
+  return {};
+}
+
+void Reports::forget(Stream& stream) {
+  std::lock_guard guard(mutex_);
+  if (const auto entry = subscriber_.find(&stream); entry != subscriber_.end()) end_subscription(entry);
+}
+
+// With mutex_ held.
+void Reports::end_subscription(std::map<Stream*, uint64_t>::iterator subscription) {
+  const auto mailbox = mailboxes_.find(subscription->second);
+  subscriber_.erase(subscription);
+  if (--mailbox->second->streams > 0) return;
   mailbox->second->close();
   mailboxes_.erase(mailbox);
-  return {};
 }
 
 Status Reports::launch(Stream& stream, aclrtCallback function, void* argument, bool hold) {

@@ -35,6 +35,9 @@ class Reports {
   // stream.
   Status unsubscribe(uint64_t thread, Stream& stream);
 
+  // Ends the subscription of a stream that is being destroyed, if there is one.
+  void forget(Stream& stream);
+
   // ACL_ERROR_RT_STREAM_NO_CB_REG if nobody subscribed. If `hold`, the stream's later tasks wait until the callback returned.
   Status launch(Stream& stream, aclrtCallback function, void* argument, bool hold);
 
@@ -51,6 +54,7 @@ class Reports {
   static const SoftnpuTaskKind kHoldKind;
 
   std::shared_ptr<Mailbox> mailbox_of(uint64_t thread);
+  void end_subscription(std::map<Stream*, uint64_t>::iterator subscription);
 
   std::mutex mutex_;  // guards both maps
   std::map<Stream*, uint64_t> subscriber_;

@@ -16,11 +16,15 @@ Status SystemParameters::set(aclSysParamOpt option, int64_t value) {
   return {};
 }
 
+void SystemParameters::reset() {
+  for (std::atomic<int64_t>& value : values_) value.store(kUnset, std::memory_order_relaxed);
+}
+
 Result<int64_t> SystemParameters::get(aclSysParamOpt option) const {
   if (size_t(option) >= kCount)
     return Status(ACL_ERROR_RT_PARAM_INVALID, text("option ", int(option), " is unknown; there are 0 to ", kCount - 1));
   const int64_t value = values_[size_t(option)].load(std::memory_order_relaxed);
-  if (value < 0) return Status(ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, text("option ", int(option), " was never set"));
+  if (value == kUnset) return Status(ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, text("option ", int(option), " was never set"));
   return value;
 }
 
@@ -29,6 +33,7 @@ Status Context::open(Device& device, Role role) {
   role_ = role;
   stopped_.store(false, std::memory_order_relaxed);
   stop_reason_ = Status();
+  parameters.reset();
   Result<Stream*> made = create_stream(kHighestPriority);
   if (!made.ok()) return made.take_status();
   default_stream_ = made.value();
@@ -99,17 +104,18 @@ void Context::stop(const Status& reason) {
   {
     std::lock_guard guard(lock_);
     if (stopped_.load(std::memory_order_relaxed)) return;
-    stop_reason_ = reason.copy();
+    stop_reason_ =
+        Status(reason.code(), text("the context was stopped by an earlier failure and must be reset: ", reason.message()));
     stopped_.store(true, std::memory_order_release);
   }
-  for (Stream* stream : streams()) stream->queue().skip_all();
+  for (Stream* stream : streams()) stream->queue().stop(reason);
 }
 
 Status Context::stop_reason() const {
   if (!stopped_.load(std::memory_order_acquire)) [[likely]]
     return {};
   std::lock_guard guard(lock_);
-  return {stop_reason_.code(), text("the context was stopped by an earlier failure and must be reset: ", stop_reason_.message())};
+  return stop_reason_.copy();
 }
 
 ContextPool& context_pool() {

@@ -18,15 +18,18 @@ namespace softnpu {
 
 class Device;
 
-// Values of aclSysParamOpt; -1 where none was set.
+// Values of aclSysParamOpt.
 class SystemParameters {
  public:
-  static constexpr size_t kCount = 4;
+  SystemParameters() { reset(); }
+  void reset();
   Status set(aclSysParamOpt option, int64_t value);
   Result<int64_t> get(aclSysParamOpt option) const;
 
  private:
-  std::array<std::atomic<int64_t>, kCount> values_{-1, -1, -1, -1};
+  static constexpr size_t kCount = 4;
+  static constexpr int64_t kUnset = -1;
+  std::array<std::atomic<int64_t>, kCount> values_;
 };
 
 // Thread-safe.

@@ -93,7 +93,7 @@ Result<Place> locate(const void* pointer, size_t bytes, const char* argument) {
     SOFTNPU_RETURN_IF_ERROR(host_memory().check_range(pointer, bytes));
     return Place{Place::Kind::kPinned, -1, const_cast<void*>(pointer)};
   }
-  SOFTNPU_RETURN_IF_ERROR(check_host_range(pointer, bytes, argument));
+  SOFTNPU_RETURN_IF_ERROR(check_host_range_quickly(pointer, bytes, argument));
   return Place{Place::Kind::kPageable, -1, const_cast<void*>(pointer)};
 }
 
@@ -114,6 +114,7 @@ Result<Place> locate_device(const void* pointer, size_t bytes, const char* argum
 }
 
 Result<CheckedCopy> check_copy(const CopyShape& shape) {
+  if (Result<Context*> context = current_context(); !context.ok()) return context.take_status();
   if (shape.width == 0 || shape.height == 0) return Status(ACL_ERROR_RT_PARAM_INVALID, "a copy of 0 bytes was asked for");
   if (shape.height > 1 && (shape.width > shape.destination_pitch || shape.width > shape.source_pitch)) {
     return Status(ACL_ERROR_RT_PARAM_INVALID,

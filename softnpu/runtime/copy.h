@@ -42,7 +42,7 @@ struct CheckedCopy {
   CopyShape shape;  // with the addresses that kernels use
 };
 
-// Refuses ranges that overlap, too.
+// Refuses ranges that overlap, too, and a thread without a current context.
 Result<CheckedCopy> check_copy(const CopyShape& shape);
 
 // Moves the bytes now; waits for no stream.

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "runtime/stream.h"
+#include "runtime/thread_state.h"
 
 namespace softnpu {
 namespace {
@@ -147,6 +148,7 @@ bool Event::reached() const {
 }
 
 Status Event::synchronize(Deadline deadline) {
+  SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   const auto timed_out = [] {
     return Status(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "the event was not reached in the time given; it stays pending");
   };

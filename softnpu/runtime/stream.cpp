@@ -1,5 +1,6 @@
 #include "runtime/stream.h"
 
+#include "runtime/callback.h"
 #include "runtime/context.h"
 #include "runtime/device.h"
 #include "runtime/exception.h"
@@ -26,6 +27,7 @@ Status Stream::open(Context& context, uint32_t priority) {
 }
 
 void Stream::close() {
+  Reports::instance().forget(*this);
   queue_.close([](void* stream) { stream_pool().give_back(*static_cast<Stream*>(stream)); }, this);
 }
 

@@ -88,6 +88,7 @@ void TaskQueue::open(Observer& observer, uint32_t number, uint32_t priority) {
   skip_until_.store(0, std::memory_order_relaxed);
   closing_.store(false, std::memory_order_relaxed);
   failure_ = Status();
+  stopped_ = false;
   closed_ = false;
 }
 
@@ -145,6 +146,7 @@ Status TaskQueue::submit_wait(QueueMark mark, std::chrono::seconds timeout, Wait
 
 void TaskQueue::run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket) {
   char message[SOFTNPU_TASK_MESSAGE];
+  message[0] = '\0';
   const aclError code = kind.run(payload, message);
   if (code != ACL_SUCCESS) [[unlikely]]
     fail(kind, ticket, code, message);
@@ -260,6 +262,7 @@ Status TaskQueue::take_failure(Ticket ticket) {
     return {};
   std::lock_guard guard(failure_lock_);
   if (failure_.ok() || failure_ticket_ > ticket) return {};
+  if (stopped_) return failure_.copy();
   skip_until_.store(tail_.load(std::memory_order_seq_cst), std::memory_order_seq_cst);
   return std::exchange(failure_, Status());
 }
@@ -274,9 +277,12 @@ void TaskQueue::skip_pending() {
   worker_signal_.raise();
 }
 
-void TaskQueue::skip_all() {
+void TaskQueue::stop(const Status& reason) {
   {
     std::lock_guard guard(failure_lock_);
+    stopped_ = true;
+    failure_ = reason.copy();
+    failure_ticket_ = 0;
     skip_until_.store(kSkipAll, std::memory_order_seq_cst);
   }
   worker_signal_.raise();

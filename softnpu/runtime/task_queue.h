@@ -84,8 +84,8 @@ class TaskQueue {
 
   // Skips all pending tasks. The task that runs now is not interrupted, but one that waits for something gives up.
   void skip_pending();
-  // Skips pending and future tasks, until open().
-  void skip_all();
+  // Skips pending and future tasks until open(), and makes take_failure() return `reason` every time.
+  void stop(const Status& reason);
   // How often pending tasks were thrown away: lets a waiter see that its wait ended that way.
   uint32_t abort_count() const { return aborts_.load(std::memory_order_acquire); }
 
@@ -167,8 +167,9 @@ class TaskQueue {
   Waiter* waiters_ = nullptr;  // guarded by waiters_lock_
 
   Lock failure_lock_;
-  Ticket failure_ticket_ = 0;  // guarded by failure_lock_, as is:
+  Ticket failure_ticket_ = 0;  // guarded by failure_lock_, as are:
   Status failure_;
+  bool stopped_ = false;
 };
 
 }  // namespace softnpu

@@ -25,7 +25,7 @@ struct ThreadState {
   aclError last_error = ACL_SUCCESS;
 
   bool in_host_callback = false;
-  std::array<uintptr_t, 4> known_pages{};  // host pages that were found mapped (see host_probe.h)
+  std::array<uintptr_t, 4> known_pages{1, 1, 1, 1};  // host pages that were found mapped (host_probe.h); 1 is none
   uint32_t next_known_page = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "runtime/arena.h"
 #include "runtime/copy.h"
 #include "runtime/device.h"
+#include "runtime/host_probe.h"
 #include "runtime/options.h"
 #include "runtime/process.h"
 #include "runtime/reduce.h"
@@ -60,6 +61,12 @@ Status allocate_host(void** result, size_t size, const aclrtMallocConfig* config
   if (!block.ok()) return block.take_status();
   *result = block.value();
   return {};
+}
+
+// The address under which devices reach memory of the client, which has to be there.
+Result<void*> register_host(void* pointer, size_t size, uint32_t flags) {
+  if (size > 0) SOFTNPU_RETURN_IF_ERROR(check_host_range(pointer, size, "ptr"));
+  return host_memory().register_range(pointer, size, flags);
 }
 
 Status check_room(size_t room, size_t count, const char* name) {
@@ -227,7 +234,7 @@ Status aclrtHostRegister(void* ptr, uint64_t size, aclrtHostRegisterType type, v
   if (type != ACL_HOST_REGISTER_MAPPED && type != ACL_HOST_REGISTER_IOMEMORY && type != ACL_HOST_REGISTER_READONLY) {
     return {ACL_ERROR_RT_PARAM_INVALID, text("type ", int(type), " is unknown; it is one of aclrtHostRegisterType")};
   }
-  Result<void*> address = host_memory().register_range(ptr, size, uint32_t(type));
+  Result<void*> address = register_host(ptr, size, uint32_t(type));
   if (!address.ok()) return address.take_status();
   *devPtr = address.value();
   return {};
@@ -237,7 +244,7 @@ Status aclrtHostRegisterV2(void* ptr, uint64_t size, uint32_t flag) {
   constexpr uint32_t kKnown = ACL_HOST_REG_MAPPED | ACL_HOST_REG_IOMEMORY | ACL_HOST_REG_READONLY | ACL_HOST_REG_PINNED;
   if (flag & ~kKnown)
     return {ACL_ERROR_RT_PARAM_INVALID, text("flag ", flag, " has unknown bits; ACL_HOST_REG_* lists the known ones")};
-  Result<void*> address = host_memory().register_range(ptr, size, flag);
+  Result<void*> address = register_host(ptr, size, flag);
   return address.ok() ? Status() : address.take_status();
 }
 
@@ -253,6 +260,7 @@ Status aclrtHostGetDevicePointer(void* pHost, void** pDevice, uint32_t flag) {
 }
 
 Status aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
+  if (Result<Context*> context = current_context(); !context.ok()) return context.take_status();
   SOFTNPU_RETURN_IF_ERROR(check_room(maxCount, count, "maxCount"));
   if (count == 0) return {ACL_ERROR_RT_PARAM_INVALID, "a fill of 0 bytes was asked for"};
   Result<Place> place = locate(devPtr, count, "devPtr");
