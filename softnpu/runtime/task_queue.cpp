@@ -81,7 +81,8 @@ class TaskQueue::LinkedWaiter {
 };
 
 void TaskQueue::open(Observer& observer, uint32_t number, uint32_t priority) {
-  std::lock_guard guard(submit_lock_);
+  std::lock_guard order(submit_lock_);
+  std::lock_guard guard(failure_lock_);
   observer_ = &observer;
   number_ = number;
   priority_ = priority;
@@ -94,6 +95,7 @@ void TaskQueue::open(Observer& observer, uint32_t number, uint32_t priority) {
 
 Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost) {
   const LaunchMode mode = options().launch;
+  const bool may_run_here = mode == LaunchMode::kHybrid && cost <= kInlineCost && !(kind.flags & SOFTNPU_TASK_ON_WORKER);
   submit_lock_.lock();
   Ticket ticket = 0;
   for (;;) {
@@ -103,10 +105,8 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
               text("'", kind.name, "' came too late: its stream is being destroyed or the process is exiting")};
     }
     const Ticket before = tail_.load(std::memory_order_relaxed);
-    const Ticket done = head_.load(std::memory_order_acquire);
     ticket = before + 1;
-    if (done == before && cost <= kInlineCost && mode == LaunchMode::kHybrid && !(kind.flags & SOFTNPU_TASK_ON_WORKER) &&
-        is_ready(kind, payload) && try_become_runner()) {
+    if (may_run_here && head_.load(std::memory_order_acquire) == before && is_ready(kind, payload) && try_become_runner()) {
       tail_.store(ticket, std::memory_order_release);
       submit_lock_.unlock();
       void* arguments = const_cast<void*>(payload);
@@ -116,8 +116,10 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
       stop_running(Runner::kHelper);
       return {};
     }
-    if (before - done < kCapacity) [[likely]]
+    if (before - known_head_ < kCapacity) [[likely]]
       break;
+    known_head_ = head_.load(std::memory_order_acquire);
+    if (before - known_head_ < kCapacity) break;
     submit_lock_.unlock();
     wait(before + 1 - kCapacity, Deadline::never());
     submit_lock_.lock();

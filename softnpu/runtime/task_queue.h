@@ -141,10 +141,11 @@ class TaskQueue {
   void finish_closing();
 
   // Written by submitters.
-  alignas(64) Lock submit_lock_;  // orders submitters; guards ring_, closed_, worker_exists_
+  alignas(64) Lock submit_lock_;  // orders submitters; guards ring_, closed_, worker_exists_, known_head_
   bool closed_ = true;
   bool worker_exists_ = false;
   std::atomic<Ticket> tail_{0};
+  Ticket known_head_ = 0;         // where head_ was when somebody last had to look: looking takes the runner's cache line
   std::unique_ptr<Task[]> ring_;  // made with the first queued task
   Observer* observer_ = nullptr;
   uint32_t number_ = 0;
@@ -152,12 +153,12 @@ class TaskQueue {
   void (*closed_callback_)(void*) = nullptr;
   void* closed_argument_ = nullptr;
 
-  // Written by the runner.
+  // Written by the runner with every task.
   alignas(64) std::atomic<Ticket> head_{0};
-  std::atomic<bool> running_{false};
 
-  // Rarely written, often read.
-  alignas(64) std::atomic<Ticket> skip_until_{0};
+  // Seldom written, often read.
+  alignas(64) std::atomic<bool> running_{false};
+  std::atomic<Ticket> skip_until_{0};
   std::atomic<uint32_t> aborts_{0};
   std::atomic<bool> closing_{false};
   std::atomic<uint32_t> waiter_count_{0};

@@ -1,0 +1,136 @@
+// Every function of the table against wrong arguments (bad_arguments.inc is generated from the same table).
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "testing/acl_fixture.h"
+
+namespace softnpu::test {
+namespace {
+
+class BadArgumentsTest : public AclFixture {};
+
+// Room for what a call may write through any pointer.
+struct Scratch {
+  alignas(64) unsigned char bytes[16384] = {};
+  void clear() { std::memset(bytes, 0, sizeof bytes); }
+};
+
+void expect_null_refused(const char* function, const char* argument, aclError code) {
+  const std::string message = recent_error();
+  EXPECT_EQ(code, ACL_ERROR_INVALID_PARAM) << function << " with a null " << argument << " gives " << code_text(code);
+  EXPECT_NE(message.find(function), std::string::npos) << function << ": " << message;
+  EXPECT_NE(message.find("'" + std::string(argument) + "'"), std::string::npos) << argument << " is not named: " << message;
+  EXPECT_EQ(aclrtGetLastError(ACL_RT_THREAD_LEVEL), ACL_ERROR_INVALID_PARAM) << function;
+}
+
+TEST_F(BadArgumentsTest, NullIsRefusedByNameOfTheArgument) {
+  Scratch scratch;
+  void* buffer = scratch.bytes;
+  Stream valid_stream = make_stream();
+  Event valid_event = make_event();
+  aclrtContext valid_context = nullptr;
+  ASSERT_ACL(aclrtGetCurrentContext(&valid_context));
+  int calls = 0;
+#define ACL_NULL_CALL(function, argument, call)      \
+  scratch.clear();                                   \
+  expect_null_refused(#function, #argument, (call)); \
+  ++calls;
+#include "bad_arguments.inc"
+  EXPECT_GT(calls, 100);
+  EXPECT_TRUE(signal_when_run(valid_stream).within(1s));
+}
+
+void expect_unsupported(const char* function, aclError code) {
+  EXPECT_EQ(code, ACL_ERROR_RT_FEATURE_NOT_SUPPORT) << function << " gives " << code_text(code);
+  EXPECT_RECENT_ERROR(function);
+}
+
+TEST_F(BadArgumentsTest, UnsupportedFunctionsSayThatTheyAre) {
+  Scratch scratch;
+  void* buffer = scratch.bytes;
+  int calls = 0;
+#define ACL_REFUSED_CALL(function, call) \
+  scratch.clear();                       \
+  expect_unsupported(#function, (call)); \
+  ++calls;
+#include "bad_arguments.inc"
+  EXPECT_GT(calls, 10);
+}
+
+// Whoever takes a handle must refuse nonsense; the others may do as they like, but say why if they fail.
+void expect_answered(const char* call, aclError code) {
+  const std::string message = recent_error();
+  const bool takes_handle = std::strstr(call, "garbage") != nullptr;
+  const bool failed_itself = code != ACL_SUCCESS && std::strstr(call, "LastError") == nullptr;
+  EXPECT_TRUE(code != ACL_SUCCESS || !takes_handle) << call << "\n  took a wrong handle";
+  EXPECT_TRUE(!failed_itself || !message.empty()) << call << "\n  fails without a word: " << code_text(code);
+}
+
+void call_everything(int64_t number, uintptr_t garbage, uintptr_t stray) {
+  Scratch scratch;
+  void* buffer = scratch.bytes;
+  const auto prepare = [&] {
+    scratch.clear();
+    static_cast<void>(aclrtSetDevice(0));  // a call before may have reset it
+    recent_error();
+  };
+#define ACL_ANY_CALL(function, call) \
+  prepare();                         \
+  expect_answered(#call, (call));
+#include "bad_arguments.inc"
+}
+
+constexpr int64_t kNumbers[] = {0, 1, 99, -1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+constexpr uintptr_t kGarbage[] = {1, 0xdeadbeef, 0xA5C2000001000000, 0xA5C3000001FFFFFF, ~uintptr_t{0}};
+constexpr uintptr_t kStray[] = {8, 0x1000, 0xdead000000000000, ~uintptr_t{0} - 63};
+
+void call_everything_in_every_way() {
+  for (const int64_t number : kNumbers) {
+    for (const uintptr_t garbage : kGarbage) {
+      SCOPED_TRACE("number " + std::to_string(number) + ", garbage " + std::to_string(garbage));
+      call_everything(number, garbage, kStray[garbage % std::size(kStray)]);
+    }
+  }
+}
+
+class ChildNonsense : public ::testing::Test {};
+
+TEST_F(ChildNonsense, WhileInitialised) {
+  ASSERT_ACL(aclInit(nullptr));
+  call_everything_in_every_way();
+  ASSERT_ACL(aclrtSetDevice(0));
+  aclrtContext context = nullptr;
+  ASSERT_ACL(aclrtGetCurrentContext(&context));
+  std::thread([&] {
+    EXPECT_ACL(aclrtSetCurrentContext(context));
+    Stream stream = make_stream();
+    EXPECT_TRUE(signal_when_run(stream).within(1s)) << "the device is of no use any more";
+  }).join();
+}
+
+TEST_F(ChildNonsense, BeforeInit) { call_everything_in_every_way(); }
+
+TEST_F(ChildNonsense, AfterFinalize) {
+  ASSERT_ACL(aclInit(nullptr));
+  ASSERT_ACL(aclrtSetDevice(0));
+  ASSERT_ACL(aclFinalize());
+  call_everything_in_every_way();
+}
+
+TEST_F(ChildNonsense, WithoutADevice) {
+  ASSERT_ACL(aclInit(nullptr));
+  call_everything_in_every_way();
+}
+
+TEST_F(BadArgumentsTest, NonsenseGetsACodeAndTheProcessGoesOn) { EXPECT_CHILD_PASSES("ChildNonsense.WhileInitialised"); }
+TEST_F(BadArgumentsTest, NonsenseBeforeInitGetsACode) { EXPECT_CHILD_PASSES("ChildNonsense.BeforeInit"); }
+TEST_F(BadArgumentsTest, NonsenseAfterFinalizeGetsACode) { EXPECT_CHILD_PASSES("ChildNonsense.AfterFinalize"); }
+TEST_F(BadArgumentsTest, NonsenseWithoutDevicesGetsACode) {
+  REQUIRE_SOFTNPU();
+  EXPECT_CHILD_PASSES("ChildNonsense.WithoutADevice", {"ASCEND_RT_VISIBLE_DEVICES="});
+}
+
+}  // namespace
+}  // namespace softnpu::test

@@ -1,0 +1,143 @@
+// One account of device memory for all processes: each test uses an account of its own, in a folder of its own.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <iterator>
+
+#include "testing/buffers.h"
+#include "testing/temp_dir.h"
+
+namespace softnpu::test {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+class LedgerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { REQUIRE_SOFTNPU(); }
+
+  std::vector<std::string> environment() const {
+    return {"SOFTNPU_DEVICE_MEMORY=64M", "SOFTNPU_HOST_MEMORY=64M", "SOFTNPU_LEDGER_DIR=" + folder_.path().string()};
+  }
+
+  TempDir folder_;
+};
+
+using ChildLedger = AclFixture;
+
+aclError allocate(size_t bytes) {
+  void* block = nullptr;
+  return aclrtMalloc(&block, bytes, ACL_MEM_MALLOC_HUGE_FIRST);
+}
+
+size_t free_bytes() {
+  size_t free = 0;
+  size_t total = 0;
+  EXPECT_ACL(aclrtGetMemInfo(ACL_HBM_MEM, &free, &total));
+  return free;
+}
+
+TEST_F(ChildLedger, SeesThatAnotherProcessHolds40Of64) {
+  EXPECT_EQ(free_bytes(), 24 * kMiB);
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_MEMORY_ALLOCATION, allocate(32 * kMiB));
+  EXPECT_RECENT_ERROR("others hold " + std::to_string(40 * kMiB));
+  EXPECT_ACL(allocate(24 * kMiB));
+  EXPECT_EQ(free_bytes(), 0u);
+}
+
+TEST_F(ChildLedger, Holds40WhileAnotherProcessLooks) {
+  DeviceBuffer held = make_device_buffer(40 * kMiB);
+  EXPECT_CHILD_PASSES("ChildLedger.SeesThatAnotherProcessHolds40Of64");
+  EXPECT_EQ(free_bytes(), 24 * kMiB) << "the other one is gone, and what it held";
+  EXPECT_ACL(allocate(24 * kMiB));
+}
+
+TEST_F(LedgerTest, TwoProcessesShareOneLimit) {
+  EXPECT_CHILD_PASSES("ChildLedger.Holds40WhileAnotherProcessLooks", environment());
+}
+
+TEST_F(ChildLedger, DiesWith48) {
+  ASSERT_ACL(allocate(48 * kMiB));
+  raise(SIGKILL);
+}
+
+// Its own child outlives it and has no part in the account.
+TEST_F(ChildLedger, DiesWith48AndLeavesAForkedChild) {
+  ASSERT_ACL(allocate(48 * kMiB));
+  if (fork() == 0) {
+    for (const int output : {STDOUT_FILENO, STDERR_FILENO}) close(output);  // whoever reads them must not wait for this process
+    sleep(3);
+    _exit(0);
+  }
+  raise(SIGKILL);
+}
+
+TEST_F(ChildLedger, InheritsFromTheDead) {
+  for (const char* const victim : {"ChildLedger.DiesWith48", "ChildLedger.DiesWith48AndLeavesAForkedChild"}) {
+    const Child child = run_child(victim);
+    EXPECT_EQ(child.exit_code, -SIGKILL) << victim << "\n" << child.output;
+    DeviceBuffer everything = make_device_buffer(64 * kMiB);
+    EXPECT_NE(everything.get(), nullptr) << victim << " took its memory into the grave";
+  }
+}
+
+TEST_F(LedgerTest, AKilledProcessGivesItsMemoryBack) { EXPECT_CHILD_PASSES("ChildLedger.InheritsFromTheDead", environment()); }
+
+TEST_F(ChildLedger, DevicesShareTheHost) {
+  DeviceBuffer first = make_device_buffer(40 * kMiB);
+  ASSERT_ACL(aclrtSetDevice(1));
+  EXPECT_EQ(free_bytes(), 24 * kMiB);
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_MEMORY_ALLOCATION, allocate(32 * kMiB));
+  EXPECT_RECENT_ERROR("host");
+  EXPECT_ACL(aclrtFree(first.release()));
+  EXPECT_ACL(allocate(32 * kMiB));
+  EXPECT_ACL(aclrtResetDevice(1));
+}
+
+TEST_F(LedgerTest, AllDevicesTogetherStayWithinTheHost) { EXPECT_CHILD_PASSES("ChildLedger.DevicesShareTheHost", environment()); }
+
+TEST_F(ChildLedger, HasADeviceToItself) {
+  EXPECT_EQ(free_bytes(), 64 * kMiB);
+  const Bytes contents = pattern(1000);
+  EXPECT_EQ(download(device_copy_of(contents), 1000), contents);
+}
+
+TEST_F(LedgerTest, TheFileIsThisUsersAlone) {
+  EXPECT_CHILD_PASSES("ChildLedger.HasADeviceToItself", environment());
+  const auto files = std::filesystem::directory_iterator(folder_.path());
+  ASSERT_EQ(std::distance(begin(files), end(files)), 1);
+  const auto file = *std::filesystem::directory_iterator(folder_.path());
+  struct stat about = {};
+  ASSERT_EQ(stat(file.path().c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0600u);
+  EXPECT_EQ(about.st_uid, geteuid());
+}
+
+TEST_F(LedgerTest, AnUnusableAccountIsReplacedByOneOfTheProcess) {
+  EXPECT_CHILD_PASSES("ChildLedger.HasADeviceToItself", environment());
+  const auto file = std::filesystem::directory_iterator(folder_.path())->path();
+  const auto expect_own_account = [&](const char* what) {
+    std::vector<std::string> changed = environment();
+    changed.insert(changed.end(), {"ASCEND_GLOBAL_LOG_LEVEL=2", "ASCEND_SLOG_PRINT_TO_STDOUT=1"});
+    const Child child = run_child("ChildLedger.HasADeviceToItself", changed);
+    EXPECT_TRUE(child.passed()) << what << "\n" << child.output;
+    EXPECT_NE(child.output.find("[WARNING] RUNTIME"), std::string::npos) << what << ": nobody was warned\n" << child.output;
+  };
+  write_file(file, std::string(100'000, 'x'));
+  expect_own_account("something else in the file");
+  std::filesystem::permissions(file, std::filesystem::perms(0644));
+  expect_own_account("a file that others may read");
+  std::filesystem::remove(file);
+  std::filesystem::create_symlink(folder_.path() / "elsewhere", file);
+  expect_own_account("a link");
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  expect_own_account("a folder");
+  std::filesystem::remove_all(folder_.path());
+  expect_own_account("no such folder");
+}
+
+}  // namespace
+}  // namespace softnpu::test

@@ -1,0 +1,290 @@
+// Threads x streams x events x copies x frees, against a model.
+//
+// Every buffer has one owner at a time, a stream, and the model knows what it holds once that stream has come so far. Buffers
+// change hands only through an event: recorded by the old owner, waited for by the new one, of the same thread or of another.
+// What the device holds is fetched now and then, in the order of the owner, and compared with the model.
+//
+// SOFTNPU_STRESS_SECONDS sets how long, SOFTNPU_STRESS_SEED repeats a run as far as threads can be repeated.
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "testing/buffers.h"
+
+namespace softnpu::test {
+namespace {
+
+constexpr int kThreads = 3;
+constexpr size_t kStreams = 4;
+constexpr size_t kBuffers = 10;
+constexpr size_t kMostChecks = 32;
+constexpr size_t kWords[] = {16, 1000, 20'000, 300'000};  // sizes: some run in the calling thread, some are queued
+
+uint64_t number_from_environment(const char* name, uint64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? otherwise : std::strtoull(value, nullptr, 10);
+}
+
+// Word i of a buffer is first + i * step.
+struct Contents {
+  uint32_t first = 0;
+  uint32_t step = 0;
+
+  void write(uint32_t* words, size_t count) const {
+    for (size_t i = 0; i < count; ++i) words[i] = first + static_cast<uint32_t>(i) * step;
+  }
+  // The first word that differs, or `count`.
+  size_t compare(const uint32_t* words, size_t count) const {
+    size_t i = 0;
+    while (i < count && words[i] == first + static_cast<uint32_t>(i) * step) ++i;
+    return i;
+  }
+};
+
+struct Buffer {
+  DeviceBuffer memory;
+  size_t words = 0;
+  Contents contents;
+  size_t owner = 0;  // index of a stream of the thread that has it
+
+  size_t bytes() const { return words * sizeof(uint32_t); }
+};
+
+// A buffer on its way to another thread: usable behind `ready`.
+struct Parcel {
+  Buffer buffer;
+  Event ready;
+};
+
+// Where threads leave parcels for each other, and whether the run is over.
+struct Shared {
+  std::mutex mutex;
+  std::deque<Parcel> parcels;
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> steps{0};
+};
+
+void verify(const uint32_t* words, size_t count, const Contents& expected) {
+  const size_t wrong = expected.compare(words, count);
+  if (wrong == count) return;
+  ADD_FAILURE() << "word " << wrong << " of " << count << " is " << words[wrong] << "; the first one should be " << expected.first
+                << ", the step " << expected.step;
+}
+
+// What nobody fetched any more.
+void verify_parcels(Shared& shared) {
+  for (const Parcel& parcel : shared.parcels) {
+    const Buffer& buffer = parcel.buffer;
+    std::vector<uint32_t> words(buffer.words);
+    EXPECT_ACL(aclrtSynchronizeEvent(parcel.ready));
+    EXPECT_ACL(aclrtMemcpy(words.data(), buffer.bytes(), buffer.memory, buffer.bytes(), ACL_MEMCPY_DEVICE_TO_HOST));
+    verify(words.data(), words.size(), buffer.contents);
+  }
+}
+
+class Worker {
+ public:
+  Worker(Shared& shared, uint64_t seed) : shared_(shared), random_(static_cast<uint32_t>(seed)) {
+    for (size_t i = 0; i < kStreams; ++i) streams_.push_back(make_stream(static_cast<uint32_t>(i)));
+    for (size_t i = 0; i < kBuffers; ++i) buffers_.push_back(fresh());
+  }
+
+  void run() {
+    while (!shared_.stop && !::testing::Test::HasFailure()) {
+      step();
+      ++shared_.steps;
+    }
+    for (Buffer& buffer : buffers_) fetch(buffer);
+    verify_all();
+  }
+
+ private:
+  struct Check {
+    PinnedBuffer words;
+    size_t count;
+    Contents expected;
+    Event done;
+  };
+
+  size_t below(size_t bound) { return random_() % bound; }
+  Buffer& any_buffer() { return buffers_[below(buffers_.size())]; }
+  aclrtStream stream_of(const Buffer& buffer) { return streams_[buffer.owner]; }
+  Contents new_contents() { return {static_cast<uint32_t>(random_()), static_cast<uint32_t>(random_()) | 1}; }
+
+  Buffer fresh() {
+    Buffer buffer;
+    buffer.words = kWords[below(std::size(kWords))];
+    buffer.memory = make_device_buffer(buffer.bytes());
+    buffer.owner = below(kStreams);
+    fill(buffer);
+    return buffer;
+  }
+
+  void step() {
+    switch (below(12)) {
+      case 0:
+      case 1:
+        return fill(any_buffer());
+      case 2:
+      case 3:
+        return upload_staged(any_buffer());
+      case 4:
+      case 5:
+        return copy_inside(any_buffer(), any_buffer());
+      case 6:
+        return change_owner(any_buffer());
+      case 7:
+        return fetch(any_buffer());
+      case 8:
+        return replace(any_buffer());
+      case 9:
+        return send();
+      case 10:
+        return receive();
+      default:
+        return look_around();
+    }
+  }
+
+  void fill(Buffer& buffer) {
+    const auto byte = static_cast<uint32_t>(below(256));
+    EXPECT_ACL(aclrtMemsetAsync(buffer.memory, buffer.bytes(), static_cast<int32_t>(byte), buffer.bytes(), stream_of(buffer)));
+    buffer.contents = {byte * 0x01010101U, 0};
+  }
+
+  // The source is on this function's stack: pageable memory is taken before the call returns.
+  void upload_staged(Buffer& buffer) {
+    buffer.contents = new_contents();
+    std::vector<uint32_t> words(buffer.words);
+    buffer.contents.write(words.data(), words.size());
+    const auto kind = below(2) == 0 ? ACL_MEMCPY_HOST_TO_DEVICE : ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE;
+    EXPECT_ACL(aclrtMemcpyAsync(buffer.memory, buffer.bytes(), words.data(), buffer.bytes(), kind, stream_of(buffer)));
+  }
+
+  void copy_inside(Buffer& to, Buffer& from) {
+    if (&to == &from || to.words != from.words || to.owner != from.owner) return;
+    EXPECT_ACL(aclrtMemcpyAsync(to.memory, to.bytes(), from.memory, from.bytes(), ACL_MEMCPY_DEVICE_TO_DEVICE, stream_of(to)));
+    to.contents = from.contents;
+  }
+
+  void change_owner(Buffer& buffer) {
+    const size_t next = below(kStreams);
+    Event ready = make_event(below(2) == 0 ? ACL_EVENT_SYNC : ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE);
+    EXPECT_ACL(aclrtRecordEvent(ready, stream_of(buffer)));
+    EXPECT_ACL(aclrtStreamWaitEvent(streams_[next], ready));
+    if (below(2) == 0) {
+      EXPECT_ACL(aclrtRecordEvent(ready, streams_[below(kStreams)])) << "who waits already keeps the earlier record";
+    }
+    buffer.owner = next;  // the event is destroyed here, perhaps before it is reached
+  }
+
+  void fetch(Buffer& buffer) {
+    if (checks_.size() == kMostChecks) verify_oldest();
+    Check check{make_pinned_buffer(buffer.bytes()), buffer.words, buffer.contents, make_event()};
+    EXPECT_ACL(aclrtMemcpyAsync(check.words, buffer.bytes(), buffer.memory, buffer.bytes(), ACL_MEMCPY_DEVICE_TO_HOST,
+                                stream_of(buffer)));
+    EXPECT_ACL(aclrtRecordEvent(check.done, stream_of(buffer)));
+    checks_.push_back(std::move(check));
+  }
+
+  // Freeing waits for nothing, so that the owner has to be through.
+  void replace(Buffer& buffer) {
+    EXPECT_ACL(aclrtSynchronizeStream(stream_of(buffer)));
+    buffer = fresh();
+  }
+
+  void send() {
+    if (buffers_.size() <= kBuffers / 2) return;
+    std::swap(any_buffer(), buffers_.back());
+    Parcel parcel{std::move(buffers_.back()), make_event()};
+    buffers_.pop_back();
+    EXPECT_ACL(aclrtRecordEvent(parcel.ready, stream_of(parcel.buffer)));
+    std::lock_guard guard(shared_.mutex);
+    shared_.parcels.push_back(std::move(parcel));
+  }
+
+  void receive() {
+    std::optional<Parcel> parcel;
+    {
+      std::lock_guard guard(shared_.mutex);
+      if (shared_.parcels.empty()) return;
+      parcel = std::move(shared_.parcels.front());
+      shared_.parcels.pop_front();
+    }
+    parcel->buffer.owner = below(kStreams);
+    EXPECT_ACL(aclrtStreamWaitEvent(stream_of(parcel->buffer), parcel->ready));
+    buffers_.push_back(std::move(parcel->buffer));
+  }
+
+  void look_around() {
+    const aclrtStream stream = streams_[below(kStreams)];
+    aclrtStreamStatus status;
+    switch (below(4)) {
+      case 0:
+        EXPECT_ACL(aclrtStreamQuery(stream, &status));
+        return;
+      case 1:
+        EXPECT_ACL(aclrtLaunchHostFunc(
+            stream, [](void* count) { ++*static_cast<std::atomic<uint64_t>*>(count); }, &callbacks_));
+        return;
+      case 2:
+        EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 20'000));
+        return;
+      default:
+        while (!checks_.empty() && below(4) != 0) verify_oldest();
+    }
+  }
+
+  void verify_oldest() {
+    Check check = std::move(checks_.front());
+    checks_.pop_front();
+    EXPECT_ACL(aclrtSynchronizeEvent(check.done));
+    verify(static_cast<const uint32_t*>(check.words.get()), check.count, check.expected);
+  }
+
+  void verify_all() {
+    while (!checks_.empty()) verify_oldest();
+  }
+
+  Shared& shared_;
+  std::minstd_rand random_;
+  std::atomic<uint64_t> callbacks_{0};
+  std::deque<Check> checks_;
+  std::vector<Buffer> buffers_;
+  std::vector<Stream> streams_;  // destroyed first, and destroying waits: what the others hold may then go
+};
+
+using StressTest = AclFixture;
+
+TEST_F(StressTest, ManyStreamsKeepEveryPromise) {
+  const uint64_t seconds = number_from_environment("SOFTNPU_STRESS_SECONDS", 2);
+  const uint64_t seed = number_from_environment("SOFTNPU_STRESS_SEED", std::random_device()());
+  std::printf("seed %lu, %lu s\n", seed, seconds);
+  SCOPED_TRACE("SOFTNPU_STRESS_SEED=" + std::to_string(seed));
+  aclrtContext context = nullptr;
+  ASSERT_ACL(aclrtGetCurrentContext(&context));
+  Shared shared;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      EXPECT_ACL(aclrtSetCurrentContext(context));
+      Worker(shared, seed + static_cast<uint64_t>(i)).run();
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(seconds));
+  shared.stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_ACL(aclrtSynchronizeDevice());
+  verify_parcels(shared);
+  std::printf("%lu steps\n", shared.steps.load());
+  EXPECT_GT(shared.steps, 100u);
+}
+
+}  // namespace
+}  // namespace softnpu::test

@@ -1,0 +1,348 @@
+// One test per sentence of runtime/task_queue.h, seen through streams and the driver of softnpu.
+#include <dirent.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "testing/acl_fixture.h"
+
+namespace softnpu::test {
+namespace {
+
+class TaskQueueTest : public AclFixture {
+ protected:
+  void SetUp() override {
+    AclFixture::SetUp();
+    REQUIRE_SOFTNPU();
+  }
+  void TearDown() override {
+    AclFixture::TearDown();
+    EXPECT_TRUE(eventually([] { return live_tasks() == 0; })) << live_tasks() << " tasks were never released";
+  }
+};
+
+aclError succeed(char* /*message*/) { return ACL_SUCCESS; }
+
+int count_threads() {
+  DIR* folder = opendir("/proc/self/task");
+  int count = 0;
+  while (const dirent* entry = readdir(folder)) count += entry->d_name[0] != '.';
+  closedir(folder);
+  return count;
+}
+
+// --- who runs a task ----------------------------------------------------------------------------------------------------
+
+TEST_F(TaskQueueTest, SmallTaskOnAnIdleStreamRunsInTheLaunchingCall) {
+  Stream stream = make_stream();
+  std::thread::id ran_on;
+  ASSERT_ACL(launch(stream, {.run =
+                                 [&](char*) {
+                                   ran_on = std::this_thread::get_id();
+                                   return ACL_SUCCESS;
+                                 },
+                             .cost = Task::kSmallCost}));
+  EXPECT_EQ(ran_on, std::this_thread::get_id());
+}
+
+TEST_F(TaskQueueTest, LargeTaskIsQueued) {
+  Stream stream = make_stream();
+  Flag open;
+  ASSERT_ACL(launch(stream, {.run = [open](char*) { return open.within(5s) ? ACL_SUCCESS : ACL_ERROR_FAILURE; }}));
+  open.set();  // a launch that ran the task itself would have failed
+  EXPECT_ACL(aclrtSynchronizeStream(stream));
+}
+
+TEST_F(TaskQueueTest, SmallTaskBehindPendingWorkWaitsForItsTurn) {
+  Stream stream = make_stream();
+  Gate gate(stream);
+  Flag ran;
+  ASSERT_ACL(launch(stream, {.run =
+                                 [ran](char*) {
+                                   ran.set();
+                                   return ACL_SUCCESS;
+                                 },
+                             .cost = Task::kSmallCost}));
+  EXPECT_FALSE(ran.is_set()) << "a small task overtook pending work";
+  gate.open();
+  EXPECT_TRUE(ran.within(1s));
+}
+
+TEST_F(TaskQueueTest, TaskForTheWorkerDoesNotRunInTheLaunchingCall) {
+  Stream stream = make_stream();
+  std::thread::id ran_on;
+  ASSERT_ACL(launch(stream, {.run =
+                                 [&](char*) {
+                                   ran_on = std::this_thread::get_id();
+                                   return ACL_SUCCESS;
+                                 },
+                             .cost = Task::kSmallCost,
+                             .flags = SOFTNPU_TASK_ON_WORKER}));
+  ASSERT_ACL(aclrtSynchronizeStream(stream));
+  EXPECT_NE(ran_on, std::this_thread::get_id());
+}
+
+// The worker and the waiting thread race for each task, so that a single round proves nothing.
+TEST_F(TaskQueueTest, ThreadThatWaitsWithoutLimitHelps) {
+  Stream stream = make_stream();
+  int helped = 0;
+  for (int round = 0; round < 500 && helped == 0; ++round) {
+    std::thread::id ran_on;
+    for (int count = 0; count < 8; ++count) {
+      ASSERT_ACL(launch(stream, {.run = [&](char*) {
+                          ran_on = std::this_thread::get_id();
+                          return ACL_SUCCESS;
+                        }}));
+    }
+    ASSERT_ACL(aclrtSynchronizeStream(stream));
+    helped += ran_on == std::this_thread::get_id();
+  }
+  EXPECT_GT(helped, 0) << "the waiting thread never ran a task";
+}
+
+TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitDoesNotHelp) {
+  Stream stream = make_stream();
+  for (int round = 0; round < 20; ++round) {
+    std::thread::id ran_on;
+    ASSERT_ACL(launch(stream, {.run = [&](char*) {
+                        ran_on = std::this_thread::get_id();
+                        return ACL_SUCCESS;
+                      }}));
+    ASSERT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 5000));
+    EXPECT_NE(ran_on, std::this_thread::get_id()) << "a task of unknown length ran in a call with a time limit";
+  }
+}
+
+TEST_F(TaskQueueTest, WaitingThreadLeavesHostCallbacksToTheWorker) {
+  Stream stream = make_stream();
+  for (int round = 0; round < 50; ++round) {
+    std::thread::id task_on, callback_on;
+    ASSERT_ACL(launch(stream, {.run = [&](char*) {
+                        task_on = std::this_thread::get_id();
+                        return ACL_SUCCESS;
+                      }}));
+    ASSERT_ACL(run_on(stream, [&] { callback_on = std::this_thread::get_id(); }));
+    ASSERT_ACL(launch(stream, {.run = succeed}));
+    ASSERT_ACL(aclrtSynchronizeStream(stream));
+    ASSERT_NE(callback_on, std::this_thread::get_id()) << "a callback of the client ran inside a waiting call";
+    ASSERT_NE(callback_on, std::thread::id());
+  }
+}
+
+TEST_F(TaskQueueTest, WaitingThreadGoesOnThroughWaitsForOtherStreams) {
+  Stream first = make_stream(), second = make_stream();
+  Event event = make_event();
+  std::atomic<int> ran{0};
+  const auto count = [&](char*) {
+    ++ran;
+    return ACL_SUCCESS;
+  };
+  for (int round = 0; round < 100; ++round) {
+    ASSERT_ACL(launch(first, {.run = count}));
+    ASSERT_ACL(aclrtRecordEvent(event, first));
+    ASSERT_ACL(aclrtStreamWaitEvent(second, event));
+    ASSERT_ACL(launch(second, {.run = count}));
+    ASSERT_ACL(aclrtSynchronizeStream(second));
+    ASSERT_EQ(ran, 2 * (round + 1));
+  }
+}
+
+TEST_F(TaskQueueTest, OrderIsTheSameWhoeverRunsTheTasks) {
+  Stream stream = make_stream();
+  aclrtContext context = nullptr;
+  ASSERT_ACL(aclrtGetCurrentContext(&context));
+  std::vector<int> order;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> waiters;
+  for (int count = 0; count < 2; ++count) {
+    waiters.emplace_back([&] {
+      EXPECT_ACL(aclrtSetCurrentContext(context));
+      while (!stop) EXPECT_ACL(aclrtSynchronizeStream(stream));
+    });
+  }
+  constexpr int kTasks = 3000;
+  for (int number = 0; number < kTasks; ++number) {
+    ASSERT_ACL(launch(stream, {.run =
+                                   [&, number](char*) {
+                                     order.push_back(number);
+                                     return ACL_SUCCESS;
+                                   },
+                               .cost = number % 3 == 0 ? Task::kSmallCost : Task::kLargeCost}));
+  }
+  ASSERT_ACL(aclrtSynchronizeStream(stream));
+  stop = true;
+  for (std::thread& waiter : waiters) waiter.join();
+  ASSERT_EQ(order.size(), size_t(kTasks));
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_F(TaskQueueTest, TasksOfOneThreadKeepTheirOrderAmongThoseOfOthers) {
+  Stream stream = make_stream();
+  aclrtContext context = nullptr;
+  ASSERT_ACL(aclrtGetCurrentContext(&context));
+  constexpr int kThreads = 4, kTasks = 1000;
+  std::vector<int> seen[kThreads];
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      EXPECT_ACL(aclrtSetCurrentContext(context));
+      for (int number = 0; number < kTasks; ++number) {
+        EXPECT_ACL(launch(stream, {.run =
+                                       [&seen, thread, number](char*) {
+                                         seen[thread].push_back(number);
+                                         return ACL_SUCCESS;
+                                       },
+                                   .cost = number % 2 ? Task::kSmallCost : Task::kLargeCost}));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_ACL(aclrtSynchronizeStream(stream));
+  for (const std::vector<int>& numbers : seen) {
+    EXPECT_EQ(numbers.size(), size_t(kTasks));
+    EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end()));
+  }
+}
+
+// --- a full queue -------------------------------------------------------------------------------------------------------
+
+TEST_F(TaskQueueTest, LaunchBlocksWhileTheQueueIsFullAndLosesNothing) {
+  constexpr int kTasks = 1500;  // the queue holds 1,024
+  Stream stream = make_stream();
+  aclrtContext context = nullptr;
+  ASSERT_ACL(aclrtGetCurrentContext(&context));
+  Gate gate(stream);
+  std::atomic<int> submitted{0};
+  std::vector<int> order;
+  Flag all_submitted;
+  std::thread submitter([&] {
+    EXPECT_ACL(aclrtSetCurrentContext(context));
+    for (int number = 0; number < kTasks; ++number) {
+      EXPECT_ACL(launch(stream, {.run = [&order, number](char*) {
+                          order.push_back(number);
+                          return ACL_SUCCESS;
+                        }}));
+      ++submitted;
+    }
+    all_submitted.set();
+  });
+  EXPECT_TRUE(eventually([&] { return submitted > 900; })) << "only " << submitted << " tasks fit";
+  EXPECT_FALSE(all_submitted.within(50ms)) << "the queue has no limit";
+  gate.open();
+  EXPECT_TRUE(all_submitted.within(5s));
+  submitter.join();
+  ASSERT_ACL(aclrtSynchronizeStream(stream));
+  ASSERT_EQ(order.size(), size_t(kTasks));
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+// --- release ------------------------------------------------------------------------------------------------------------
+
+TEST_F(TaskQueueTest, EveryTaskIsReleasedOnceHoweverItEnds) {
+  {
+    Stream stream = make_stream();
+    ASSERT_ACL(launch(stream, {.run = succeed, .cost = Task::kSmallCost}));
+    EXPECT_EQ(live_tasks(), 0) << "run in the launching call";
+    ASSERT_ACL(launch(stream, {.run = succeed}));
+    ASSERT_ACL(aclrtSynchronizeStream(stream));
+    EXPECT_EQ(live_tasks(), 0) << "run from the queue";
+
+    ASSERT_ACL(launch(stream, failing_task("aclnnBroken")));
+    ASSERT_ACL(launch(stream, {.run = succeed}));
+    EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(stream));
+    EXPECT_EQ(live_tasks(), 0) << "failed and skipped";
+  }
+  {
+    Stream stream = make_stream();
+    Gate gate(stream);
+    ASSERT_ACL(launch(stream, {.run = succeed}));
+    EXPECT_EQ(live_tasks(), 1);
+    ASSERT_TRUE(gate.entered().within(1s));
+    ASSERT_ACL(aclrtDestroyStreamForce(stream.release()));
+  }
+  EXPECT_TRUE(eventually([] { return live_tasks() == 0; })) << "dropped by force";
+}
+
+TEST_F(TaskQueueTest, DriverSaysWhereKernelsSeeMemory) {
+  DeviceBuffer device = make_device_buffer(64);
+  PinnedBuffer pinned = make_pinned_buffer(64);
+  void* alias = nullptr;
+  ASSERT_ACL(driver()->alias(device, 64, &alias));
+  const auto address = reinterpret_cast<uintptr_t>(device.get());
+  EXPECT_GE(address, driver()->device_begin);
+  EXPECT_LT(address, driver()->device_end);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(alias), address + uintptr_t(driver()->alias_offset));
+  ASSERT_ACL(driver()->alias(pinned, 64, &alias));
+  int on_stack = 0;
+  EXPECT_REFUSED(driver()->alias(&on_stack, 4, &alias));
+  EXPECT_REFUSED(driver()->alias(device, size_t{1} << 40, &alias));
+}
+
+// --- threads ------------------------------------------------------------------------------------------------------------
+
+class ChildThreads : public TaskQueueTest {};
+
+TEST_F(ChildThreads, ExistOnlyWhereTheyAreNeeded) {
+  std::thread([] {}).join();  // a sanitizer starts a thread of its own beside the first one
+  const int before = count_threads();
+  std::vector<Stream> streams;
+  for (int count = 0; count < 32; ++count) streams.push_back(make_stream());
+  Event event = make_event(ACL_EVENT_TIME_LINE | ACL_EVENT_SYNC);
+  for (const Stream& stream : streams) {
+    ASSERT_ACL(launch(stream, {.run = succeed, .cost = Task::kSmallCost}));
+    ASSERT_ACL(aclrtRecordEvent(event, stream));
+    ASSERT_ACL(aclrtStreamWaitEvent(streams.front(), event));
+  }
+  ASSERT_ACL(aclrtSynchronizeDevice());
+  EXPECT_EQ(count_threads(), before) << "small work on idle streams started threads";
+
+  ASSERT_TRUE(signal_when_run(streams.front()).within(1s));
+  EXPECT_EQ(count_threads(), before + 1) << "one callback needs one thread";
+  streams.clear();
+  EXPECT_TRUE(eventually([&] { return count_threads() == before; })) << "the thread outlives its stream";
+}
+
+TEST_F(TaskQueueTest, ThreadsExistOnlyWhereTheyAreNeeded) {
+  EXPECT_CHILD_PASSES("ChildThreads.ExistOnlyWhereTheyAreNeeded", {"SOFTNPU_LAUNCH=hybrid"});
+}
+
+TEST_F(TaskQueueTest, IdleStreamsUseNoProcessorTime) {
+  std::vector<Stream> streams;
+  for (int count = 0; count < 8; ++count) {
+    streams.push_back(make_stream());
+    ASSERT_TRUE(signal_when_run(streams.back()).within(1s));
+  }
+  ASSERT_ACL(aclrtSynchronizeDevice());
+  const auto used = [] {
+    timespec now{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+  };
+  const auto before = used();
+  std::this_thread::sleep_for(300ms);
+  EXPECT_LT(used() - before, 5ms);
+}
+
+TEST_F(TaskQueueTest, StreamHeldByAnEventUsesNoProcessorTime) {
+  Stream producer = make_stream(), consumer = make_stream();
+  Event event = make_event();
+  Gate gate(producer);
+  ASSERT_ACL(aclrtRecordEvent(event, producer));
+  ASSERT_ACL(aclrtStreamWaitEvent(consumer, event));
+  ASSERT_TRUE(gate.entered().within(1s));
+  const clock_t before = clock();
+  std::this_thread::sleep_for(200ms);
+  EXPECT_LT(clock() - before, CLOCKS_PER_SEC / 200);
+}
+
+// --- the other way to launch -------------------------------------------------------------------------------------------
+
+TEST_F(TaskQueueTest, StreamsAndEventsAreTheSameWhenEverythingIsQueued) {
+  EXPECT_CHILD_PASSES("StreamTest.*:EventTest.*:EventTimeTest.*", {"SOFTNPU_LAUNCH=queue"});
+}
+
+}  // namespace
+}  // namespace softnpu::test

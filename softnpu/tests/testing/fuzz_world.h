@@ -1,0 +1,269 @@
+// What the fuzz test knows about the device: which handles and addresses are good, and how to pick good and bad ones.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include "testing/buffers.h"
+
+namespace softnpu::test {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kHostBytes = 16 * kPage;
+constexpr size_t kClearlyTooMuch = size_t{1} << 20;  // past the end of any block made here, however the device rounds
+
+// Calls use the same memory on several streams at once, as a broken program would. That is a data race on the memory, and none of
+// the device's: under TSan such calls wait for those before them.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kRacesOnMemory = false;
+#else
+constexpr bool kRacesOnMemory = true;
+#endif
+
+// What the model knows about the fate of a call.
+enum class Fate { kSucceeds, kFails, kUnknown };
+
+// kFails wins: one bad argument is enough.
+inline Fate both(Fate a, Fate b) {
+  if (a == Fate::kFails || b == Fate::kFails) return Fate::kFails;
+  return a == Fate::kUnknown || b == Fate::kUnknown ? Fate::kUnknown : Fate::kSucceeds;
+}
+inline Fate good_if(bool is_good) { return is_good ? Fate::kSucceeds : Fate::kFails; }
+
+struct ContextModel {
+  void* handle = nullptr;
+  int32_t device = 0;
+  bool is_primary = false;
+};
+
+struct StreamModel {
+  void* handle = nullptr;
+  void* context = nullptr;
+};
+
+struct EventModel {
+  void* handle = nullptr;
+  bool is_extended = true;
+  uint32_t flags = 0;
+};
+
+// An argument and what it does to the call.
+struct Pick {
+  void* value = nullptr;
+  Fate fate = Fate::kFails;
+};
+
+enum class Memory { kDevice, kPinned, kPageable, kNone };
+
+struct Range {
+  void* address = nullptr;
+  size_t bytes = 0;
+  Memory memory = Memory::kNone;
+  Fate fate = Fate::kFails;
+};
+
+inline void* pointer(uintptr_t number) { return reinterpret_cast<void*>(number); }
+
+// Used by one thread. The primary context of device 0 is the test's own and stays.
+class FuzzWorld {
+ protected:
+  explicit FuzzWorld(uint64_t seed) : random_(static_cast<uint32_t>(seed * 2654435761U + 1)) {
+    void* primary = nullptr;
+    EXPECT_ACL(aclrtGetCurrentContext(&primary));
+    contexts_.push_back({primary, 0, true});
+    current_ = primary;
+    host_.resize(2 * kHostBytes + kPage);
+  }
+
+  // Chance
+
+  size_t below(size_t bound) { return random_() % bound; }
+  bool chance(size_t percent) { return below(100) < percent; }
+  template <typename T>
+  T& any(std::vector<T>& items) {
+    return items[below(items.size())];
+  }
+
+  void* garbage() {
+    constexpr uintptr_t kGarbage[] = {1,
+                                      0x10,
+                                      0xFF8,
+                                      0xDEADBEEFDEADBEEF,
+                                      UINTPTR_MAX - 10,
+                                      uintptr_t{1} << 63,
+                                      0xA5C0000000000000,
+                                      0xA5C2000003FFFFFF,
+                                      0xA5C3FFFFFF000001};
+    return pointer(kGarbage[below(std::size(kGarbage))]);
+  }
+
+  // Arguments
+
+  // Mostly what `live` gives, else something that no function accepts in its place.
+  template <typename Live>
+  Pick handle(bool has_live, std::vector<void*>& wrong_kind, const Live& live) {
+    if (has_live && chance(75)) return live();
+    if (!destroyed_.empty() && chance(40)) return {any(destroyed_), Fate::kFails};
+    if (!wrong_kind.empty() && chance(50)) return {any(wrong_kind), Fate::kFails};
+    return {chance(50) ? nullptr : garbage(), Fate::kFails};
+  }
+
+  template <typename Model>
+  static std::vector<void*> handles_of(const std::vector<Model>& models) {
+    std::vector<void*> handles;
+    for (const Model& model : models) handles.push_back(model.handle);
+    return handles;
+  }
+
+  // Where a null stream is the default stream.
+  Pick stream_or_default() {
+    if (chance(15)) return {nullptr, good_if(current_ != nullptr)};
+    const Pick pick = stream();
+    return pick.value == nullptr ? Pick{nullptr, good_if(current_ != nullptr)} : pick;
+  }
+  // Of a call that works on memory without a stream: whether it wants a current context is up to the device.
+  Fate needs_no_stream() const { return current_ != nullptr ? Fate::kSucceeds : Fate::kUnknown; }
+
+  Pick stream() {
+    std::vector<void*> wrong = handles_of(events_);
+    wrong.push_back(contexts_[0].handle);
+    return handle(!streams_.empty(), wrong, [&] {
+      const StreamModel& model = any(streams_);
+      return Pick{model.handle, good_if(model.context == current_)};
+    });
+  }
+  Pick event() {
+    std::vector<void*> wrong = handles_of(streams_);
+    return handle(!events_.empty(), wrong, [&] { return Pick{any(events_).handle, Fate::kSucceeds}; });
+  }
+  Pick context() {
+    std::vector<void*> wrong = handles_of(streams_);
+    return handle(true, wrong, [&] { return Pick{any(contexts_).handle, Fate::kSucceeds}; });
+  }
+  const EventModel* find_event(void* handle) const {
+    const auto found =
+        std::find_if(events_.begin(), events_.end(), [&](const EventModel& event) { return event.handle == handle; });
+    return found == events_.end() ? nullptr : &*found;
+  }
+
+  size_t size() {
+    constexpr size_t kSizes[] = {1, 31, 32, 512, 1000, 4096, 32768, 40'000, 200'000};
+    return kSizes[below(std::size(kSizes))];
+  }
+  size_t bad_size() {
+    constexpr size_t kSizes[] = {0, SIZE_MAX, SIZE_MAX - 31, SIZE_MAX / 2, size_t{1} << 62};
+    return kSizes[below(std::size(kSizes))];
+  }
+
+  Range inside(uintptr_t base, size_t bytes, Memory memory) {
+    const size_t offset = below(bytes);
+    if (chance(20)) return {pointer(base + offset), kClearlyTooMuch, memory, Fate::kFails};
+    return {pointer(base + offset), 1 + below(bytes - offset), memory, Fate::kSucceeds};
+  }
+  Range device_range() {
+    if (!blocks_.empty() && chance(85)) {
+      const auto& [base, bytes] = *std::next(blocks_.begin(), static_cast<ptrdiff_t>(below(blocks_.size())));
+      return inside(base, bytes, Memory::kDevice);
+    }
+    if (!freed_.empty() && chance(50)) return {pointer(any(freed_)), 16, Memory::kDevice, Fate::kUnknown};
+    return {chance(30) ? nullptr : garbage(), 64, Memory::kNone, Fate::kFails};
+  }
+  Range range() {
+    if (chance(50)) return device_range();
+    if (!pinned_.empty() && chance(50)) {
+      const auto& [base, bytes] = *std::next(pinned_.begin(), static_cast<ptrdiff_t>(below(pinned_.size())));
+      return inside(base, bytes, Memory::kPinned);
+    }
+    if (chance(15)) return {garbage(), 64, Memory::kNone, Fate::kFails};
+    const size_t offset = below(kHostBytes / 2);
+    return {host_.data() + offset, 1 + below(kHostBytes / 2), Memory::kPageable, Fate::kSucceeds};
+  }
+
+  // The verdict
+
+  template <typename... Parts>
+  bool check(Fate fate, aclError code, const Parts&... call) {
+    std::ostringstream text;
+    (text << ... << call);
+    calls_ << "  " << text.str() << " -> " << code << "\n";
+    if (code == ACL_SUCCESS) {
+      EXPECT_NE(fate, Fate::kFails) << text.str() << " succeeded";
+      return true;
+    }
+    EXPECT_EQ(aclrtGetLastError(ACL_RT_THREAD_LEVEL), code) << text.str();
+    const std::string message = recent_error();
+    EXPECT_NE(message, "") << text.str() << " failed without a text";
+    EXPECT_NE(fate, Fate::kSucceeds) << text.str() << " failed: " << message;
+    return false;
+  }
+
+  // What calls leave behind
+
+  // With its streams, and the memory of a device that has no context left.
+  void forget_context(size_t index) {
+    const ContextModel gone = contexts_[index];
+    contexts_.erase(contexts_.begin() + static_cast<ptrdiff_t>(index));
+    destroyed_.push_back(gone.handle);
+    std::erase_if(streams_, [&](const StreamModel& stream) {
+      if (stream.context != gone.handle) return false;
+      destroyed_.push_back(stream.handle);
+      return true;
+    });
+    if (current_ == gone.handle) current_ = nullptr;
+    const bool is_used =
+        std::any_of(contexts_.begin(), contexts_.end(), [&](const auto& one) { return one.device == gone.device; });
+    if (is_used) return;
+    std::erase_if(blocks_, [&](const auto& block) {
+      aclrtPtrAttributes attributes;
+      if (aclrtPointerGetAttributes(pointer(block.first), &attributes) == ACL_SUCCESS) return false;
+      recent_error();
+      freed_.push_back(block.first);
+      return true;
+    });
+  }
+
+  // Waits for everything in every context; the current one stays what it is.
+  void drain() {
+    for (const ContextModel& one : contexts_) {
+      EXPECT_ACL(aclrtSetCurrentContext(one.handle));
+      EXPECT_ACL(aclrtSynchronizeDevice());
+    }
+    if (current_ == nullptr) return lose_context();
+    EXPECT_ACL(aclrtSetCurrentContext(current_));
+  }
+
+  // Before a call that touches memory.
+  void settle() {
+    if (!kRacesOnMemory) drain();
+  }
+
+  // Makes the thread's current context one that is gone.
+  void lose_context() {
+    void* made = nullptr;
+    EXPECT_ACL(aclrtCreateContext(&made, 0));
+    EXPECT_ACL(aclrtDestroyContext(made));
+  }
+
+  // Only the second half of the host memory: copies use the first.
+  void* registrable() { return pointer((reinterpret_cast<uintptr_t>(host_.data()) + kHostBytes + kPage - 1) / kPage * kPage); }
+
+  std::minstd_rand random_;
+  std::ostringstream calls_;
+  std::vector<ContextModel> contexts_;  // the first one is the test's own
+  void* current_ = nullptr;             // null: the thread's context was destroyed
+  int retains_[2] = {0, 0};             // aclrtSetDevice calls of this sequence
+  std::vector<StreamModel> streams_;
+  std::vector<EventModel> events_;
+  std::vector<void*> destroyed_;        // handles of any kind
+  std::map<uintptr_t, size_t> blocks_;  // live device memory
+  std::vector<uintptr_t> freed_;        // may have been handed out again
+  std::map<uintptr_t, size_t> pinned_;
+  std::vector<std::byte> host_;
+  bool is_registered_ = false;
+  static inline std::atomic<int> called_{0};  // outlives whatever is still queued
+};
+
+}  // namespace softnpu::test
