@@ -1,5 +1,9 @@
 #include "runtime/handle.h"
 
+#include <sys/auxv.h>
+
+#include <cstring>
+
 namespace softnpu {
 
 const char* name_of(HandleKind kind) {
@@ -12,6 +16,14 @@ const char* name_of(HandleKind kind) {
       return "event";
   }
   return "handle of an unknown kind";
+}
+
+uint32_t first_generation() {
+  uint32_t random = 0;
+  const void* bytes =
+      reinterpret_cast<const void*>(getauxval(AT_RANDOM));  // sixteen bytes from the kernel for each program start
+  if (bytes != nullptr) std::memcpy(&random, bytes, sizeof random);
+  return random & ~1u;
 }
 
 }  // namespace softnpu
