@@ -37,7 +37,7 @@ struct Case {
 struct Outcome {
   double ours = 0;  // seconds per repetition, median over all batches
   double plain = 0;
-  double ratio = 0;  // of ours to plain: median over the rounds
+  double ratio = 0;  // of ours to plain, times or throughputs
 };
 
 // Every round runs ours, plain, plain, ours, so that what drifts or disturbs hits both sides.
