@@ -18,13 +18,13 @@ const char* name_of(HandleKind kind) {
   return "handle of an unknown kind";
 }
 
-uint32_t first_generation(uint32_t slot) {
+uint32_t first_generation(HandleKind kind, uint32_t slot) {
   uint32_t random = 0;
-  const void* bytes =
-      reinterpret_cast<const void*>(getauxval(AT_RANDOM));  // sixteen bytes from the kernel for each program start
+  // Sixteen random bytes that the kernel gives to each program.
+  const auto* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM));
   if (bytes != nullptr) std::memcpy(&random, bytes, sizeof random);
-  constexpr uint32_t kGoldenRatio = 0x9E3779B1;  // spreads neighbouring slots
-  return (random ^ (slot + 1) * kGoldenRatio) & ~1u;
+  constexpr uint32_t kGoldenRatio = 0x9E3779B1;  // spreads neighbouring numbers
+  return (random ^ (slot * 16 + uint32_t(kind)) * kGoldenRatio) & ~1u;
 }
 
 }  // namespace softnpu

@@ -19,8 +19,9 @@ namespace softnpu {
 
 enum class HandleKind : uint32_t { kContext = 1, kStream = 2, kEvent = 3 };
 const char* name_of(HandleKind kind);
-// Even, and different for every slot and in every process: a number that a program made up is hardly ever a handle by accident.
-uint32_t first_generation(uint32_t slot);
+// Even, and different for every kind, every slot and every process: a number that a program made up is hardly ever a handle by
+// accident.
+uint32_t first_generation(HandleKind kind, uint32_t slot);
 
 class Handle {
  public:
@@ -75,7 +76,7 @@ class SlotPool {
     if (chunk == nullptr) chunk = std::make_unique<std::array<T, kChunkSize>>();
     T* object = &(*chunk)[slot % kChunkSize];
     object->slot_ = slot;
-    object->generation_.store(first_generation(slot) & Handle::kGenerationMask, std::memory_order_relaxed);
+    object->generation_.store(first_generation(kKind, slot) & Handle::kGenerationMask, std::memory_order_relaxed);
     count_.store(slot + 1, std::memory_order_release);
     return object;
   }

@@ -74,7 +74,8 @@ Result<void*> HostMemory::register_range(void* pointer, size_t bytes, uint32_t f
   if (bytes == 0 || bytes > UINTPTR_MAX - begin)
     return wrong(text("a range of ", bytes, " bytes at ", pointer, " cannot be registered"));
   if (Arena::contains(pointer) || Arena::contains(static_cast<std::byte*>(pointer) + bytes - 1)) {
-    return wrong(text(bytes, " bytes at ", pointer, " are, or reach into, device memory and cannot be registered as host memory"));
+    return wrong(
+        text(bytes, " bytes at ", pointer, " are, or reach into, device memory and cannot be registered as host memory"));
   }
   std::unique_lock lock(mutex_);
   if (const auto other = first_overlap(begin, bytes); other != ranges_.end()) {
