@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 import yaml
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 BUILTIN_SIZES = {
     "void": 0, "bool": 1, "char": 1, "unsigned char": 1, "int": 4, "float": 4, "double": 8, "size_t": 8,
     "int8_t": 1, "int16_t": 2, "int32_t": 4, "int64_t": 8, "uint8_t": 1, "uint16_t": 2, "uint32_t": 4, "uint64_t": 8,
 }  # fmt: skip
-STATUS_WORDS = ("works", "refuses", "declared")
+STATUS_WORDS = ("works", "refuses")
 FLAG_WORDS = ("anytime", "direct")
 
 
@@ -64,7 +65,7 @@ def read_table(path):
         return rows
 
     try:
-        tree = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        tree = yaml.compose(path.read_text(encoding="utf-8"), Loader=LOADER)
     except yaml.MarkedYAMLError as error:
         raise TableError(f"{path}, line {error.problem_mark.line + 1}: not YAML, {error.problem}.") from None
     except OSError as error:
