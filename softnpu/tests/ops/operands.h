@@ -14,6 +14,15 @@
 
 namespace softnpu::test {
 
+// As AclFixture, but ready before the members of a test are made, and gone after them.
+class OpsFixture : public AclFixture {
+ protected:
+  OpsFixture() { AclFixture::SetUp(); }
+  ~OpsFixture() override { AclFixture::TearDown(); }
+  void SetUp() final {}
+  void TearDown() final {}
+};
+
 using Sizes = std::vector<int64_t>;
 using Floats = std::vector<float>;
 

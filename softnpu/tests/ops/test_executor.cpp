@@ -9,7 +9,7 @@
 namespace softnpu::test {
 namespace {
 
-class Executors : public AclFixture {
+class Executors : public OpsFixture {
  protected:
   Stream stream = make_stream();
   Operand a{{4}, {1, 2, 3, 4}};

@@ -4,6 +4,9 @@
 #include "aclnnop/aclnn_batch_norm.h"
 #include "aclnnop/aclnn_cat.h"
 #include "aclnnop/aclnn_clamp.h"
+#include "aclnnop/aclnn_foreach_add_scalar_list.h"
+#include "aclnnop/aclnn_gelu_backward_v2.h"
+#include "aclnnop/aclnn_layer_norm_backward.h"
 #include "aclnnop/aclnn_linalg_vector_norm.h"
 #include "aclnnop/aclnn_mm.h"
 #include "aclnnop/aclnn_nonzero.h"
@@ -15,7 +18,7 @@
 namespace softnpu::test {
 namespace {
 
-class Kernels : public AclFixture {
+class Kernels : public OpsFixture {
  protected:
   Stream stream = make_stream();
   Operand a{{2, 3}, {1, 2, 3, 4, 5, 6}};
@@ -111,6 +114,43 @@ TEST_F(Kernels, ListOfTensors) {
   Operand joined({2, 4});
   ASSERT_ACL(CALL(aclnnCat, stream, list, int64_t(1), joined));
   EXPECT_EQ(joined.read(stream), (Floats{1, 2, 3, 1, 4, 5, 6, 4}));
+}
+
+TEST_F(Kernels, ListOfScalarsAndListOfOutputs) {
+  const aclTensor* inputs[] = {describe(a.address(), {3}).release(), describe(a.address(), {2}).release()};
+  const aclTensor* outputs[] = {describe(out.address(), {3}).release(),
+                                describe(out.address(), {2}, ACL_FLOAT, {1}, 3).release()};
+  const aclScalar* scalars[] = {scalar(10).release(), scalar(100).release()};
+  const TensorListObject from(aclCreateTensorList(inputs, 2));
+  const TensorListObject to(aclCreateTensorList(outputs, 2));
+  aclScalarList* const values = aclCreateScalarList(scalars, 2);
+  out.write(Floats(6, 0));
+  ASSERT_ACL(CALL(aclnnForeachAddScalarList, stream, from, values, to));
+  EXPECT_EQ(out.read(stream), (Floats{11, 12, 13, 101, 102, 0}));
+  EXPECT_ACL(aclDestroyScalarList(values));
+}
+
+TEST_F(Kernels, StringsAndFlagsArrive) {
+  Operand zeros({2, 3}, Floats(6, 0));
+  std::string approximate = "tanh";
+  ASSERT_ACL(CALL(aclnnGeluBackwardV2, stream, a, zeros, approximate.data(), out));
+  approximate = "gone";
+  EXPECT_EQ(out.read(stream), (Floats{0.5, 1, 1.5, 2, 2.5, 3}));
+  EXPECT_ACL(CALL(aclnnGeluBackwardV2, stream, a, zeros, "wrong", out));
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(stream));
+  const char* const none = nullptr;
+  EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_NULLPTR, CALL(aclnnGeluBackwardV2, stream, a, zeros, none, out));
+
+  Operand mean({2, 1}, {2, 5});
+  Operand inverse({2, 1}, {1, 1});
+  Operand bias({3});
+  const bool mask[] = {false, false, true};
+  aclBoolArray* const wanted = aclCreateBoolArray(mask, 3);
+  aclTensor* const absent = nullptr;
+  ASSERT_ACL(
+      CALL(aclnnLayerNormBackward, stream, a, zeros, int_array({3}), mean, inverse, absent, bias, wanted, absent, absent, bias));
+  EXPECT_EQ(bias.read(stream), (Floats{5, 7, 9}));
+  EXPECT_ACL(aclDestroyBoolArray(wanted));
 }
 
 TEST_F(Kernels, SyncFunctionShrinksTheViewOfItsOutput) {

@@ -4,7 +4,7 @@
 namespace softnpu::test {
 namespace {
 
-class Objects : public AclFixture {};
+class Objects : public OpsFixture {};
 
 using Dims = std::unique_ptr<int64_t[]>;
 

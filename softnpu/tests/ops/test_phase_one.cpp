@@ -8,7 +8,7 @@
 namespace softnpu::test {
 namespace {
 
-class PhaseOne : public AclFixture {
+class PhaseOne : public OpsFixture {
  protected:
   Stream stream = make_stream();
   Operand a{{2, 3}, {1, 2, 3, 4, 5, 6}};

@@ -14,7 +14,7 @@
 namespace softnpu::test {
 namespace {
 
-class Scope : public AclFixture {
+class Scope : public OpsFixture {
  protected:
   Stream stream = make_stream();
   Operand a{{2, 2}, {1.001f, 2, 3, 4}};

@@ -1,0 +1,234 @@
+// Phase one: see executor.h.
+#include <utility>
+
+#include "acl/acl_rt.h"
+#include "ops/check.h"
+#include "ops/executor.h"
+
+namespace softnpu::ops {
+namespace {
+
+bool is_base_format(aclFormat format) {
+  switch (format) {
+    case ACL_FORMAT_UNDEFINED:
+    case ACL_FORMAT_ND:
+    case ACL_FORMAT_NCHW:
+    case ACL_FORMAT_NHWC:
+    case ACL_FORMAT_NCDHW:
+    case ACL_FORMAT_NDHWC:
+    case ACL_FORMAT_NCL:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Elements and bytes from the first to the end of the last element. False if that overflows.
+bool measure(const aclTensor& tensor, int64_t item_size, int64_t* numel, int64_t* bytes) {
+  const int64_t* sizes = tensor.dims.data();
+  const int64_t* strides = sizes + tensor.ndim;
+  int64_t count = 1;
+  int64_t last = 0;
+  bool overflows = false;
+  for (int i = 0; i < tensor.ndim; ++i) {
+    int64_t reach = 0;
+    overflows |= __builtin_mul_overflow(count, sizes[i], &count);
+    overflows |= __builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) || __builtin_add_overflow(last, reach, &last);
+  }
+  *numel = count;
+  if (count == 0) {
+    *bytes = 0;
+    return true;
+  }
+  overflows |= __builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, item_size, bytes);
+  return !overflows;
+}
+
+}  // namespace
+
+// Finds where kernels see a view whose storage lies at `address`.
+Status locate_view(void* address, const Executor::Place& place, TensorView& view) {
+  if (place.bytes == 0) {
+    view.data = nullptr;
+    return {};
+  }
+  if (address == nullptr) return {ACLNN_ERR_PARAM_NULLPTR, "its address is null"};
+  const void* first = static_cast<std::byte*>(address) + place.offset;
+  if (driver()->alias(first, size_t(place.bytes), &view.data) == ACL_SUCCESS) [[likely]]
+    return {};
+  const char* reason = aclGetRecentErrMsg();
+  return {ACLNN_ERR_PARAM_INVALID, text("its ", place.bytes, " bytes at ", first, " are not usable: ", reason ? reason : "")};
+}
+
+Build::Build(const Operation& operation, uint64_t* workspace_size, aclOpExecutor** executor)
+    : operation_(operation), workspace_size_(workspace_size), result_(executor) {
+  if (driver() == nullptr) {
+    status_ = Status(ACLNN_ERR_INNER, "the loaded libascendcl.so is not the one that this libopapi.so belongs to");
+    return;
+  }
+  if (workspace_size == nullptr || executor == nullptr) {
+    const char* name = workspace_size == nullptr ? "workspaceSize" : "executor";
+    status_ = Status(ACLNN_ERR_PARAM_NULLPTR, softnpu::text("argument '", name, "' is null"));
+    return;
+  }
+  executor_ = Pool<Executor>::take();
+  executor_->operation = &operation;
+  executor_->owners.store(1, std::memory_order_relaxed);
+  executor_->views.resize_for_overwrite(size_t(operation.tensor_count));
+  executor_->places.resize_for_overwrite(size_t(operation.tensor_count));
+  executor_->scalars.resize(size_t(operation.scalar_count));
+}
+
+Build::~Build() {
+  if (executor_ != nullptr) recycle(executor_);
+}
+
+const ParameterInfo* Build::next() {
+  const ParameterInfo& parameter = operation_.parameters[next_parameter_++];
+  return status_.ok() ? &parameter : nullptr;
+}
+
+bool Build::present(const ParameterInfo& parameter, const void* object) {
+  if (object != nullptr) return true;
+  if (!parameter.optional) {
+    status_ = Status(ACLNN_ERR_PARAM_NULLPTR, softnpu::text("argument '", parameter.name, "' is null"));
+  }
+  return false;
+}
+
+void Build::refuse(aclnnStatus code, const ParameterInfo& parameter, const std::string& reason) {
+  status_ = Status(code, softnpu::text("argument '", parameter.name, "': ", reason));
+}
+
+void Build::describe(const ParameterInfo& parameter, const aclTensor& tensor, TensorView& view, Executor::Place& place) {
+  const int64_t item_size = item_size_of(tensor.dtype);
+  if (item_size == 0) {
+    return refuse(ACLNN_ERR_PARAM_INVALID, parameter, softnpu::text("the device does not compute in ", name_of(tensor.dtype)));
+  }
+  if (!is_base_format(tensor.format)) {
+    return refuse(ACLNN_ERR_PARAM_INVALID, parameter,
+                  softnpu::text("format ", int(tensor.format), " is private; cast it to a base format"));
+  }
+  view.dtype = tensor.dtype;
+  view.ndim = tensor.ndim;
+  place.offset = tensor.offset * item_size;
+  place.dims = uint32_t(executor_->numbers.size());
+  place.tensor = const_cast<aclTensor*>(&tensor);
+  if (!measure(tensor, item_size, &view.numel, &place.bytes)) {
+    return refuse(ACLNN_ERR_PARAM_INVALID, parameter, "its shape and strides reach beyond any memory");
+  }
+  executor_->numbers.append(tensor.dims.begin(), tensor.dims.end());
+  if (Status status = locate_view(tensor.address, place, view); !status.ok()) refuse(status.code(), parameter, status.message());
+}
+
+void Build::tensor(const aclTensor* tensor) {
+  const ParameterInfo* parameter = next();
+  if (parameter == nullptr) return;
+  TensorView& view = executor_->views[size_t(next_tensor_)];
+  Executor::Place& place = executor_->places[size_t(next_tensor_)];
+  ++next_tensor_;
+  if (tensor != nullptr) [[likely]]
+    return describe(*parameter, *tensor, view, place);
+  view = TensorView{nullptr, ACL_DT_UNDEFINED, 0, nullptr, nullptr, 0};
+  place = Executor::Place{0, 0, 0, nullptr};
+  (void)present(*parameter, tensor);
+}
+
+void Build::tensors(const aclTensorList* list) {
+  const ParameterInfo* parameter = next();
+  if (parameter == nullptr) return;
+  // An empty list is null too.
+  const size_t count = list == nullptr ? 0 : list->items.size();
+  executor_->slices.push_back({uint32_t(executor_->views.size()), uint32_t(count), list != nullptr});
+  for (size_t i = 0; i < count && status_.ok(); ++i) {
+    executor_->views.push_back(TensorView{nullptr, ACL_DT_UNDEFINED, 0, nullptr, nullptr, 0});
+    executor_->places.push_back(Executor::Place{0, 0, 0, nullptr});
+    if (list->items[i] != nullptr) {
+      describe(*parameter, *list->items[i], executor_->views.back(), executor_->places.back());
+    } else if (!parameter->optional_elements) {
+      refuse(ACLNN_ERR_PARAM_NULLPTR, *parameter, softnpu::text("element ", i, " is null"));
+    }
+  }
+}
+
+void Build::scalar(const aclScalar* scalar) {
+  const ParameterInfo* parameter = next();
+  if (parameter == nullptr) return;
+  const int number = next_scalar_++;
+  if (present(*parameter, scalar)) [[likely]] {
+    executor_->scalars[size_t(number)] = scalar->value;
+    return;
+  }
+  executor_->absent_scalars |= uint64_t(1) << number;
+}
+
+void Build::scalars(const aclScalarList* list) {
+  const ParameterInfo* parameter = next();
+  if (parameter == nullptr) return;
+  const size_t count = list == nullptr ? 0 : list->items.size();
+  executor_->slices.push_back({uint32_t(executor_->scalars.size()), uint32_t(count), list != nullptr});
+  for (size_t i = 0; i < count; ++i) {
+    if (list->items[i] == nullptr) {
+      return refuse(ACLNN_ERR_PARAM_NULLPTR, *parameter, softnpu::text("element ", i, " is null"));
+    }
+    executor_->scalars.push_back(list->items[i]->value);
+  }
+}
+
+void Build::integer(int64_t value) {
+  if (next() == nullptr) return;
+  executor_->values.push_back({.integer = value});
+}
+
+void Build::real(double value) {
+  if (next() == nullptr) return;
+  executor_->values.push_back({.real = value});
+}
+
+void Build::text(const char* value) {
+  const ParameterInfo* parameter = next();
+  if (parameter == nullptr) return;
+  const bool given = present(*parameter, value);
+  executor_->values.push_back({.integer = given ? int64_t(executor_->strings.size()) : -1});
+  if (given) executor_->strings.emplace_back(value);
+}
+
+void Build::integers(const aclIntArray* array) {
+  const ParameterInfo* parameter = next();
+  if (parameter == nullptr) return;
+  const bool given = present(*parameter, array);
+  executor_->slices.push_back({uint32_t(executor_->numbers.size()), uint32_t(given ? array->values.size() : 0), given});
+  if (given) executor_->numbers.append(array->values.begin(), array->values.end());
+}
+
+void Build::flags(const aclBoolArray* array) {
+  const ParameterInfo* parameter = next();
+  if (parameter == nullptr) return;
+  const bool given = present(*parameter, array);
+  executor_->slices.push_back({uint32_t(executor_->numbers.size()), uint32_t(given ? array->values.size() : 0), given});
+  if (given) executor_->numbers.append(array->values.begin(), array->values.end());
+}
+
+void Build::reals(const aclFloatArray* array) {
+  const ParameterInfo* parameter = next();
+  if (parameter == nullptr) return;
+  const bool given = present(*parameter, array);
+  executor_->slices.push_back({uint32_t(executor_->reals.size()), uint32_t(given ? array->values.size() : 0), given});
+  if (given) executor_->reals.append(array->values.begin(), array->values.end());
+}
+
+aclnnStatus Build::finish() {
+  if (status_.ok()) [[likely]] {
+    point_at_dims(*executor_);
+    status_ = check_arguments(*executor_);
+  }
+  if (!status_.ok()) return fail(operation_.task.name, status_);
+  int64_t largest = 0;
+  for (const TensorView& view : executor_->views) largest = std::max(largest, view.numel);
+  executor_->cost = uint64_t(largest);
+  *workspace_size_ = 0;
+  *result_ = std::exchange(executor_, nullptr);
+  return ACLNN_SUCCESS;
+}
+
+}  // namespace softnpu::ops

@@ -1,0 +1,156 @@
+#include "ops/check.h"
+
+#include <ATen/EmptyTensor.h>
+
+#include <array>
+#include <atomic>
+
+#include "ops/alias.h"
+#include "ops/scope.h"
+
+namespace softnpu::ops {
+namespace {
+
+// A slot holds the hash of the call that passed last; losing one only costs the check.
+constexpr size_t kRemembered = 1 << 14;
+std::array<std::atomic<uint64_t>, kRemembered> remembered;
+
+class Hash {
+ public:
+  explicit Hash(uint64_t seed) : state_(seed) {}
+  void add(uint64_t word) {
+    state_ = (state_ ^ word) * 0x9e3779b97f4a7c15u;
+    state_ ^= state_ >> 29;
+  }
+  uint64_t value() const { return state_ | 1; }
+
+ private:
+  uint64_t state_;
+};
+
+uint64_t hash_of(const Executor& executor) {
+  Hash hash(reinterpret_cast<uintptr_t>(executor.operation));
+  for (const TensorView& view : executor.views) hash.add(uint64_t(view.dtype) << 8 | unsigned(view.ndim));
+  for (const int64_t number : executor.numbers) hash.add(uint64_t(number));
+  hash.add(executor.absent_scalars);
+  for (const at::Scalar& scalar : executor.scalars) {
+    hash.add(uint64_t(scalar.type()));
+    if (scalar.isIntegral(/*includeBool=*/false)) hash.add(uint64_t(scalar.toLong()));  // an exponent, for example
+  }
+  for (const Executor::Value& value : executor.values) hash.add(uint64_t(value.integer));
+  for (const Executor::Slice& slice : executor.slices) hash.add(uint64_t(slice.count) << 1 | slice.present);
+  return hash.value();
+}
+
+std::string shape_text(const TensorView& view) { return text(at::IntArrayRef(view.sizes, size_t(view.ndim))); }
+
+// The name of the parameter that a view belongs to.
+std::string view_name(const Executor& executor, size_t number) {
+  const Operation& operation = *executor.operation;
+  size_t single = 0;
+  size_t slice = 0;
+  for (int i = 0; i < operation.parameter_count; ++i) {
+    const ParameterInfo& parameter = operation.parameters[i];
+    if (parameter.kind == ParameterKind::kTensor && single++ == number) return parameter.name;
+    if (parameter.kind < ParameterKind::kTensorList) continue;
+    const Executor::Slice& range = executor.slices[slice++];
+    if (parameter.kind == ParameterKind::kTensorList && number >= range.begin && number < range.begin + range.count) {
+      return text(parameter.name, "[", number - range.begin, "]");
+    }
+  }
+  return "?";
+}
+
+bool is_written(const Operation& operation, size_t view) {
+  size_t single = 0;
+  for (int i = 0; i < operation.parameter_count; ++i) {
+    if (operation.parameters[i].kind == ParameterKind::kTensor && single++ == view) return operation.parameters[i].written;
+  }
+  return false;
+}
+
+Status check_dtype(const Executor& executor) {
+  const uint64_t allowed = executor.operation->dtypes;
+  if (allowed == 0 || executor.views.empty()) return {};
+  const TensorView& view = executor.views.front();
+  if (view.dtype == ACL_DT_UNDEFINED || allowed >> view.dtype & 1) return {};
+  std::string names;
+  for (int type = 0; type < kDataTypes; ++type) {
+    if (allowed >> type & 1) names += (names.empty() ? "" : ", ") + name_of(aclDataType(type));
+  }
+  return {ACLNN_ERR_PARAM_INVALID,
+          text("argument '", view_name(executor, 0), "' is ", name_of(view.dtype), "; it may be ", names)};
+}
+
+bool broadcasts(const TensorView& from, const TensorView& to) {
+  if (from.ndim > to.ndim) return false;
+  for (int i = 1; i <= from.ndim; ++i) {
+    const int64_t size = from.sizes[from.ndim - i];
+    if (size != 1 && size != to.sizes[to.ndim - i]) return false;
+  }
+  return true;
+}
+
+Status check_rule(const Executor& executor) {
+  const Operation& operation = *executor.operation;
+  if (operation.shapes == ShapeRule::kNone) return {};
+  const bool same = operation.shapes == ShapeRule::kSame;
+  for (size_t output = 0; output < size_t(operation.tensor_count); ++output) {
+    const TensorView& to = executor.views[output];
+    if (!is_written(operation, output) || to.dtype == ACL_DT_UNDEFINED) continue;
+    for (size_t other = 0; other < executor.views.size(); ++other) {
+      const TensorView& from = executor.views[other];
+      if (from.dtype == ACL_DT_UNDEFINED || other == output) continue;
+      if (same ? (from.ndim == to.ndim && broadcasts(from, to) && broadcasts(to, from)) : broadcasts(from, to)) continue;
+      return {ACLNN_ERR_PARAM_INVALID, text("argument '", view_name(executor, other), "' of shape ", shape_text(from),
+                                            same ? " should have the shape of '" : " does not broadcast to '",
+                                            view_name(executor, output), "', ", shape_text(to))};
+    }
+    if (same) break;
+  }
+  return {};
+}
+
+Status ask_meta(const Executor& executor) {
+  const Operation& operation = *executor.operation;
+  if (operation.meta == nullptr) return {};
+  try {
+    const KernelScope scope;
+    std::vector<at::Tensor> tensors;
+    for (const TensorView& view : executor.views) {
+      const at::IntArrayRef sizes(view.sizes, size_t(view.ndim));
+      const at::IntArrayRef strides(view.strides, size_t(view.ndim));
+      tensors.push_back(view.dtype == ACL_DT_UNDEFINED
+                            ? at::Tensor()
+                            : at::detail::empty_strided_meta(sizes, strides, scalar_type_of(view.dtype)));
+    }
+    operation.meta(Arguments(executor, tensors.data()));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const at::IntArrayRef sizes(executor.views[i].sizes, size_t(executor.views[i].ndim));
+      if (!tensors[i].defined() || tensors[i].sizes() == sizes) continue;
+      return {ACLNN_ERR_PARAM_INVALID, text("argument '", view_name(executor, i), "' has shape ", sizes,
+                                            ", but the result has shape ", tensors[i].sizes())};
+    }
+    return {};
+  } catch (const std::exception& error) {
+    return {ACLNN_ERR_PARAM_INVALID, text(describe_arguments(executor), ": ", plain_message(error))};
+  }
+}
+
+}  // namespace
+
+Status check_arguments(const Executor& executor) {
+  const Operation& operation = *executor.operation;
+  if (operation.meta == nullptr && operation.dtypes == 0 && operation.shapes == ShapeRule::kNone) return {};
+  const uint64_t hash = hash_of(executor);
+  std::atomic<uint64_t>& slot = remembered[hash >> 32 & (kRemembered - 1)];
+  if (slot.load(std::memory_order_relaxed) == hash) [[likely]]
+    return {};
+  SOFTNPU_RETURN_IF_ERROR(check_dtype(executor));
+  SOFTNPU_RETURN_IF_ERROR(check_rule(executor));
+  SOFTNPU_RETURN_IF_ERROR(ask_meta(executor));
+  slot.store(hash, std::memory_order_relaxed);
+  return {};
+}
+
+}  // namespace softnpu::ops

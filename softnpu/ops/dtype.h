@@ -1,0 +1,59 @@
+// Data types of the ABI in terms of ATen's.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <optional>
+
+#include "acl/acl_base.h"
+
+namespace softnpu::ops {
+
+inline constexpr int kDataTypes = 42;
+
+// By aclDataType; Undefined where ATen has no such type.
+inline constexpr std::array<at::ScalarType, kDataTypes> kScalarTypes = [] {
+  std::array<at::ScalarType, kDataTypes> types{};
+  types.fill(at::ScalarType::Undefined);
+  types[ACL_FLOAT] = at::ScalarType::Float;
+  types[ACL_FLOAT16] = at::ScalarType::Half;
+  types[ACL_INT8] = at::ScalarType::Char;
+  types[ACL_INT32] = at::ScalarType::Int;
+  types[ACL_UINT8] = at::ScalarType::Byte;
+  types[ACL_INT16] = at::ScalarType::Short;
+  types[ACL_UINT16] = at::ScalarType::UInt16;
+  types[ACL_UINT32] = at::ScalarType::UInt32;
+  types[ACL_INT64] = at::ScalarType::Long;
+  types[ACL_UINT64] = at::ScalarType::UInt64;
+  types[ACL_DOUBLE] = at::ScalarType::Double;
+  types[ACL_BOOL] = at::ScalarType::Bool;
+  types[ACL_COMPLEX64] = at::ScalarType::ComplexFloat;
+  types[ACL_COMPLEX128] = at::ScalarType::ComplexDouble;
+  types[ACL_BF16] = at::ScalarType::BFloat16;
+  types[ACL_COMPLEX32] = at::ScalarType::ComplexHalf;
+  types[ACL_FLOAT8_E5M2] = at::ScalarType::Float8_e5m2;
+  types[ACL_FLOAT8_E4M3FN] = at::ScalarType::Float8_e4m3fn;
+  types[ACL_FLOAT8_E8M0] = at::ScalarType::Float8_e8m0fnu;
+  return types;
+}();
+
+// Bytes of an element, by aclDataType; 0 where kScalarTypes says Undefined.
+inline const std::array<uint8_t, kDataTypes> kItemSizes = [] {
+  std::array<uint8_t, kDataTypes> sizes{};
+  for (int type = 0; type < kDataTypes; ++type) {
+    if (kScalarTypes[type] != at::ScalarType::Undefined) sizes[type] = uint8_t(c10::elementSize(kScalarTypes[type]));
+  }
+  return sizes;
+}();
+
+inline at::ScalarType scalar_type_of(aclDataType type) {
+  return unsigned(type) < unsigned(kDataTypes) ? kScalarTypes[type] : at::ScalarType::Undefined;
+}
+
+inline int64_t item_size_of(aclDataType type) { return unsigned(type) < unsigned(kDataTypes) ? kItemSizes[type] : 0; }
+
+// "float32", or "aclDataType 29" where ATen has no such type.
+std::string name_of(aclDataType type);
+
+}  // namespace softnpu::ops

@@ -1,0 +1,91 @@
+#include <bit>
+#include <cstring>
+
+#include "ops/engine/call.h"
+#include "ops/engine/engine.h"
+#include "runtime/float16.h"
+
+namespace softnpu::ops::engine {
+namespace {
+
+// log2 of an element's bytes, -1 for a type that has none.
+int size_class(aclDataType dtype) {
+  const int64_t size = item_size_of(dtype);
+  return size == 0 ? -1 : std::countr_zero(uint64_t(size));
+}
+
+bool convert(const TensorView& out, const TensorView& from) {
+  Run loop = nullptr;
+  if (out.dtype == from.dtype) {
+    const int size = size_class(out.dtype);
+    if (size < 0) return false;
+    loop = loops().moves[size];
+  } else {
+    const int source = type_of(from.dtype);
+    const int target = type_of(out.dtype);
+    if (source < 0 || target < 0) return false;
+    loop = loops().casts[source][target];
+  }
+  Layout layout;
+  if (!loop || !layout.plan(out, {&from}, Layout::Rule::kIntoOutput)) return false;
+  layout.walk(loop, {});
+  return true;
+}
+
+// The bits of a value that set_value has accepted.
+int64_t bits_of(const Values& values, aclDataType dtype) {
+  switch (dtype) {
+    case ACL_FLOAT:
+      return std::bit_cast<int32_t>(values.floats[0]);
+    case ACL_DOUBLE:
+      return std::bit_cast<int64_t>(values.doubles[0]);
+    case ACL_FLOAT16:
+      return half_from_float(values.floats[0]);
+    case ACL_BF16:
+      return bfloat16_from_float(values.floats[0]);
+    default:
+      return values.integers[0];
+  }
+}
+
+bool fill_bits(const TensorView& out, int64_t bits) {
+  const int size = size_class(out.dtype);
+  Layout layout;
+  if (size < 0 || size > 3 || !layout.plan(out, {}, Layout::Rule::kIntoOutput)) return false;
+  Values values{};
+  values.integers[0] = bits;
+  layout.walk(loops().fills[size], values);
+  return true;
+}
+
+bool fill_value(const TensorView& out, const at::Scalar& value) {
+  Values values{};
+  if (out.dtype == ACL_BOOL) return value.isBoolean() && fill_bits(out, value.toBool());
+  if (type_of(out.dtype) < 0) return false;
+  return set_value(value, out.dtype, 0, values) && exact_in(value, out.dtype) && fill_bits(out, bits_of(values, out.dtype));
+}
+
+}  // namespace
+
+bool try_copy(const TensorView* tensors, int, const at::Scalar*) { return convert(tensors[0], tensors[1]); }
+
+bool try_cast(const TensorView* tensors, int, const at::Scalar*) { return convert(tensors[1], tensors[0]); }
+
+bool try_fill(const TensorView* tensors, int, const at::Scalar* scalars) { return fill_value(tensors[0], scalars[0]); }
+
+bool try_zero(const TensorView* tensors, int, const at::Scalar*) { return fill_bits(tensors[0], 0); }
+
+bool try_one(const TensorView* tensors, int, const at::Scalar*) { return fill_value(tensors[0], 1); }
+
+bool try_where(const TensorView* tensors, int tensor_count, const at::Scalar*) {
+  if (tensor_count != 4 || tensors[0].dtype != ACL_BOOL) return false;
+  const TensorView& out = tensors[3];
+  const int size = size_class(out.dtype);
+  Layout layout;
+  if (size < 0 || tensors[1].dtype != out.dtype || tensors[2].dtype != out.dtype) return false;
+  if (!layout.plan(out, {&tensors[0], &tensors[1], &tensors[2]})) return false;
+  layout.walk(loops().choices[size], {});
+  return true;
+}
+
+}  // namespace softnpu::ops::engine

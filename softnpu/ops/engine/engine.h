@@ -1,0 +1,28 @@
+// The small elementwise engine: does an operation on few elements without ATen's machinery, or says that it is not for it.
+#pragma once
+
+#include "ops/objects.h"
+
+namespace softnpu::ops::engine {
+
+// A function of the device table's word `engine`. Cheap where it says no; call.h tells what it gets and promises.
+using Try = bool(const TensorView* tensors, int tensor_count, const at::Scalar* scalars);
+
+// With host scalars; the s at the end of a name marks those whose second operand is one.
+Try try_add, try_sub, try_mul, try_div;      // add and sub: alpha
+Try try_adds, try_subs, try_muls, try_divs;  // adds and subs: other, alpha
+Try try_lerps;                               // weight
+Try try_addcmul, try_addcdiv;                // value
+
+Try try_eq, try_ne, try_lt, try_le, try_gt, try_ge;
+Try try_eqs, try_nes, try_lts, try_les, try_gts, try_ges;
+
+Try try_neg, try_abs, try_relu, try_rsqrt, try_reciprocal, try_floor, try_ceil, try_trunc, try_round;
+Try try_threshold_backward;  // threshold
+
+Try try_where;
+Try try_copy;  // the output comes first
+Try try_cast;
+Try try_fill, try_zero, try_one;
+
+}  // namespace softnpu::ops::engine

@@ -1,0 +1,135 @@
+#include "ops/engine/layout.h"
+
+#include <algorithm>
+
+namespace softnpu::ops::engine {
+namespace {
+
+bool contiguous(const TensorView& view) {
+  int64_t expected = 1;
+  for (int dim = view.ndim - 1; dim >= 0; --dim) {
+    if (view.sizes[dim] != 1 && view.strides[dim] != expected) return false;
+    expected *= view.sizes[dim];
+  }
+  return true;
+}
+
+bool same_sizes(const TensorView& a, const TensorView& b) {
+  return a.ndim == b.ndim && std::equal(a.sizes, a.sizes + a.ndim, b.sizes);
+}
+
+}  // namespace
+
+bool Layout::plan(const TensorView& out, std::initializer_list<const TensorView*> inputs, Rule rule) {
+  numel_ = out.numel;
+  if (numel_ == 0 || numel_ > kMaxElements) return false;
+  operands_ = 1 + int(inputs.size());
+  data_[0] = static_cast<char*>(out.data);
+  int operand = 1;
+  dense_ = contiguous(out);
+  for (const TensorView* input : inputs) {
+    data_[operand++] = static_cast<char*>(input->data);
+    dense_ = dense_ && same_sizes(out, *input) && contiguous(*input);
+  }
+  if (!dense_) return plan_strided(out, inputs, rule);
+
+  ndim_ = 1;
+  sizes_[0] = numel_;
+  strides_[0][0] = item_size_of(out.dtype);
+  operand = 1;
+  for (const TensorView* input : inputs) strides_[0][operand++] = item_size_of(input->dtype);
+  return true;
+}
+
+bool Layout::plan_strided(const TensorView& out, std::initializer_list<const TensorView*> inputs, Rule rule) {
+  if (out.ndim > kMaxDims || numel_ > kMaxStridedElements) return false;
+  ndim_ = out.ndim;
+  const int64_t out_size = item_size_of(out.dtype);
+  for (int dim = 0; dim < ndim_; ++dim) {
+    const int from = out.ndim - 1 - dim;
+    sizes_[dim] = out.sizes[from];
+    strides_[dim][0] = out.strides[from] * out_size;
+    if (sizes_[dim] > 1 && strides_[dim][0] == 0) return false;
+  }
+  bool covered[kMaxDims] = {};
+  int operand = 1;
+  for (const TensorView* input : inputs) {
+    if (!add_input(out, *input, operand++, covered)) return false;
+  }
+  if (rule == Rule::kTogether && !std::all_of(covered, covered + ndim_, [](bool value) { return value; })) return false;
+  order_and_merge();
+  return true;
+}
+
+bool Layout::add_input(const TensorView& out, const TensorView& input, int operand, bool* covered) {
+  if (input.ndim > out.ndim) return false;
+  const int64_t size = item_size_of(input.dtype);
+  for (int dim = 0; dim < ndim_; ++dim) {
+    const int from = input.ndim - 1 - dim;
+    strides_[dim][operand] = 0;
+    if (from < 0) continue;
+    if (input.sizes[from] == sizes_[dim]) {
+      covered[dim] = true;
+      if (sizes_[dim] > 1) strides_[dim][operand] = input.strides[from] * size;
+      continue;
+    }
+    if (input.sizes[from] != 1) return false;
+  }
+  return true;
+}
+
+// Sorts dimensions by the output's stride, so that it is written in the order of memory, and joins those that lie back to back.
+void Layout::order_and_merge() {
+  int kept = 0;
+  for (int dim = 0; dim < ndim_; ++dim) {
+    if (sizes_[dim] == 1) continue;
+    int place = kept++;
+    const int64_t size = sizes_[dim];
+    int64_t strides[kMaxOperands];
+    std::copy_n(strides_[dim], operands_, strides);
+    for (; place > 0 && strides_[place - 1][0] > strides[0]; --place) {
+      sizes_[place] = sizes_[place - 1];
+      std::copy_n(strides_[place - 1], operands_, strides_[place]);
+    }
+    sizes_[place] = size;
+    std::copy_n(strides, operands_, strides_[place]);
+  }
+  if (kept == 0) {
+    sizes_[0] = 1;
+    std::fill_n(strides_[0], operands_, 0);
+    kept = 1;
+  }
+  int last = 0;
+  for (int dim = 1; dim < kept; ++dim) {
+    bool joins = true;
+    for (int k = 0; k < operands_; ++k) joins = joins && strides_[dim][k] == strides_[last][k] * sizes_[last];
+    if (joins) {
+      sizes_[last] *= sizes_[dim];
+      continue;
+    }
+    ++last;
+    sizes_[last] = sizes_[dim];
+    std::copy_n(strides_[dim], operands_, strides_[last]);
+  }
+  ndim_ = last + 1;
+}
+
+void Layout::walk(Run run, const Values& values) const {
+  if (ndim_ == 1) return run(data_, strides_[0], sizes_[0], values);
+  char* data[kMaxOperands];
+  std::copy_n(data_, operands_, data);
+  int64_t index[kMaxDims] = {};
+  for (;;) {
+    run(data, strides_[0], sizes_[0], values);
+    int dim = 1;
+    for (; dim < ndim_; ++dim) {
+      for (int k = 0; k < operands_; ++k) data[k] += strides_[dim][k];
+      if (++index[dim] < sizes_[dim]) break;
+      for (int k = 0; k < operands_; ++k) data[k] -= strides_[dim][k] * sizes_[dim];
+      index[dim] = 0;
+    }
+    if (dim == ndim_) return;
+  }
+}
+
+}  // namespace softnpu::ops::engine

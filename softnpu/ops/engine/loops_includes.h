@@ -1,0 +1,17 @@
+// What the loops include. Seen before a file sets its target, so that inline functions of these headers stay fit for any
+// processor.
+#pragma once
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "ops/engine/loops.h"
+#include "runtime/float16.h"

@@ -1,0 +1,25 @@
+// The engine's view of an ATen tensor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/objects.h"
+
+namespace softnpu::ops::engine {
+
+// Valid while `tensor` keeps its shape. A type that the device has no name for comes out as ACL_DT_UNDEFINED.
+inline TensorView view_of(const at::Tensor& tensor) {
+  static const auto types = [] {
+    std::array<aclDataType, size_t(at::ScalarType::NumOptions)> found;
+    found.fill(ACL_DT_UNDEFINED);
+    for (int type = 0; type < kDataTypes; ++type) {
+      if (kScalarTypes[type] != at::ScalarType::Undefined) found[size_t(kScalarTypes[type])] = aclDataType(type);
+    }
+    return found;
+  }();
+  return {tensor.data_ptr(),       types[size_t(tensor.scalar_type())],
+          int(tensor.dim()),       tensor.sizes().data(),
+          tensor.strides().data(), tensor.numel()};
+}
+
+}  // namespace softnpu::ops::engine

@@ -1,0 +1,122 @@
+// An aclnn call between its two phases.
+//
+//   Build build(kAdd, workspaceSize, executor);    // phase one: one line per parameter, in order
+//   build.tensor(self);
+//   build.scalar(alpha);
+//   return build.finish();                         // checks, then hands the executor out
+//
+//   return launch(kAdd, executor, stream);         // phase two: puts it on the stream
+//
+// Phase one copies every descriptor, so that the client may destroy them as soon as it likes; what stays is device memory. An
+// executor is used once and then goes back to the pool, unless it was made repeatable: then each launch takes a copy, and the
+// client destroys it. The two phases may run on two threads.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "ops/library.h"
+#include "ops/objects.h"
+#include "ops/operation.h"
+
+struct aclOpExecutor {
+  // Part of a vector that belongs to one array or list parameter.
+  struct Slice {
+    uint32_t begin;
+    uint32_t count;
+    bool present;
+  };
+  // What is needed to move a view to another address.
+  struct Place {
+    int64_t offset;  // bytes from the address of the storage to the first element
+    int64_t bytes;   // from the first element to the end of the last; 0 for an empty tensor
+    uint32_t dims;   // where sizes and strides begin in `numbers`
+    aclTensor* tensor;
+  };
+  union Value {
+    int64_t integer;
+    double real;
+  };
+
+  const softnpu::ops::Operation* operation = nullptr;  // null while in the pool
+  std::atomic<int> owners{0};
+  bool repeatable = false;
+  uint64_t cost = 0;                                    // elements of the largest tensor
+  uint64_t absent_scalars = 0;                          // one bit per parameter of kind kScalar
+  c10::SmallVector<softnpu::ops::TensorView, 6> views;  // single tensors in the order of the parameters, then elements of lists
+  c10::SmallVector<Place, 6> places;                    // one per view
+  c10::SmallVector<at::Scalar, 4> scalars;              // likewise
+  c10::SmallVector<Value, 8> values;
+  c10::SmallVector<Slice, 4> slices;      // one per array or list parameter, in order
+  c10::SmallVector<int64_t, 64> numbers;  // sizes and strides of views, elements of int and bool arrays
+  c10::SmallVector<double, 4> reals;      // elements of float arrays
+  c10::SmallVector<std::string, 1> strings;
+  c10::SmallVector<c10::SmallVector<int64_t, 4>, 1> result_sizes;  // of a sync function: what each view became
+};
+
+namespace softnpu::ops {
+
+using Executor = aclOpExecutor;
+
+// Phase one. The first failure is kept; what follows it is ignored.
+class Build {
+ public:
+  Build(const Operation& operation, uint64_t* workspace_size, aclOpExecutor** executor);
+  Build(const Build&) = delete;
+  Build& operator=(const Build&) = delete;
+  ~Build();
+
+  void tensor(const aclTensor* tensor);
+  void scalar(const aclScalar* scalar);
+  void integer(int64_t value);
+  void real(double value);
+  void text(const char* value);
+  void tensors(const aclTensorList* list);
+  void scalars(const aclScalarList* list);
+  void integers(const aclIntArray* array);
+  void reals(const aclFloatArray* array);
+  void flags(const aclBoolArray* array);
+
+  aclnnStatus finish();
+
+ private:
+  // The parameter that comes next, or null after a failure.
+  const ParameterInfo* next();
+  bool present(const ParameterInfo& parameter, const void* object);
+  void refuse(aclnnStatus code, const ParameterInfo& parameter, const std::string& reason);
+  void describe(const ParameterInfo& parameter, const aclTensor& tensor, TensorView& view, Executor::Place& place);
+
+  const Operation& operation_;
+  uint64_t* const workspace_size_;
+  aclOpExecutor** const result_;
+  Executor* executor_ = nullptr;  // owned until finish() succeeds
+  int next_parameter_ = 0;
+  int next_tensor_ = 0;
+  int next_scalar_ = 0;
+  Status status_;
+};
+
+// Phase two. Never waits, except for a sync function.
+aclnnStatus launch(const Operation& operation, Executor* executor, aclrtStream stream);
+
+// What every generated Operation has as its task.
+aclError run_task(void* payload, char* message);
+void release_task(void* payload);
+
+constexpr SoftnpuTaskKind task_kind(const char* name) {
+  return {.name = name, .run = run_task, .release = release_task, .ready = nullptr, .flags = 0};
+}
+
+// Finds where kernels see a view whose storage lies at `address`.
+Status locate_view(void* address, const Executor::Place& place, TensorView& view);
+
+// Makes the views find their sizes and strides; after the last change of `numbers`.
+void point_at_dims(Executor& executor);
+
+// Empties the executor and gives it back to the pool.
+void recycle(Executor* executor);
+
+// The parameters of a call for messages: "self: float32[2, 3], alpha: 1".
+std::string describe_arguments(const Executor& executor);
+
+}  // namespace softnpu::ops

@@ -1,0 +1,64 @@
+#include <ATen/ops/add.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/logit.h>
+#include <ATen/ops/logit_backward.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/rsub.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include "kernels.h"
+
+namespace softnpu::ops::kernels {
+namespace {
+
+std::optional<std::string_view> rounding(int64_t mode) {
+  TORCH_CHECK(mode >= 0 && mode <= 2, "mode has to be 0 (none), 1 (trunc) or 2 (floor), it is ", mode);
+  if (mode == 0) return std::nullopt;
+  return mode == 1 ? "trunc" : "floor";
+}
+
+// Below 0 stands for "not given".
+std::optional<double> bound(double eps) { return eps < 0 ? std::nullopt : std::optional(eps); }
+
+}  // namespace
+
+void add_to_scalar(const at::Scalar& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
+  at::add_out(out, at::scalar_tensor(self, other.options()), other, alpha);
+}
+
+void rsubs(const at::Tensor& self, const at::Scalar& other, const at::Scalar& alpha, at::Tensor& out) {
+  at::rsub_out(out, self, other, alpha);
+}
+
+void div_mod(const at::Tensor& self, const at::Tensor& other, int64_t mode, at::Tensor& out) {
+  at::div_out(out, self, other, rounding(mode));
+}
+
+void div_mod_(at::Tensor& selfRef, const at::Tensor& other, int64_t mode) { selfRef.div_(other, rounding(mode)); }
+
+void div_mods(const at::Tensor& self, const at::Scalar& other, int64_t mode, at::Tensor& out) {
+  at::div_out(out, self, other, rounding(mode));
+}
+
+void div_mods_(at::Tensor& selfRef, const at::Scalar& other, int64_t mode) { selfRef.div_(other, rounding(mode)); }
+
+void logit(const at::Tensor& input, double eps, at::Tensor& out) { at::logit_out(out, input, bound(eps)); }
+
+void logit_grad(const at::Tensor& x, const at::Tensor& dy, double eps, at::Tensor& out) {
+  at::logit_backward_out(out, dy, x, bound(eps));
+}
+
+void cast(const at::Tensor& self, at::ScalarType dtype, at::Tensor& out) {
+  TORCH_CHECK(out.scalar_type() == dtype, "out is ", out.scalar_type(), ", but dtype is ", dtype);
+  out.copy_(self);
+}
+
+void equal(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) { out.fill_(at::equal(self, other)); }
+
+void masked_scale(const at::Tensor& self, const at::Tensor& mask, double scale, at::Tensor& out) {
+  at::mul_out(out, self, mask.to(self.scalar_type()));
+  out.mul_(scale);
+}
+
+}  // namespace softnpu::ops::kernels

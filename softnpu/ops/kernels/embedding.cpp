@@ -1,0 +1,79 @@
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/_embedding_bag.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/embedding_dense_backward.h>
+#include <ATen/ops/index_select.h>
+
+#include "kernels.h"
+
+namespace softnpu::ops::kernels {
+namespace {
+
+constexpr int64_t kRowsPerThread = 1000;
+
+// Adds rows of `gradient` to the rows that the indices name, in the order of the indices whatever the number of threads.
+template <class Value, class Index>
+void add_rows(const at::Tensor& gradient, const at::Tensor& indices, int64_t padding, at::Tensor& out) {
+  const int64_t width = out.size(1);
+  const Value* from = gradient.const_data_ptr<Value>();
+  const Index* index = indices.const_data_ptr<Index>();
+  Value* to = out.mutable_data_ptr<Value>();
+  at::parallel_for(0, out.size(0), kRowsPerThread, [&](int64_t begin, int64_t end) {
+    for (int64_t i = 0; i < indices.numel(); ++i) {
+      const int64_t row = index[i];
+      if (row < begin || row >= end || row == padding) continue;
+      for (int64_t k = 0; k < width; ++k) to[row * width + k] += from[i * width + k];
+    }
+  });
+}
+
+}  // namespace
+
+void embedding(const at::Tensor& weight, const at::Tensor& indices, at::Tensor& out) {
+  if (!out.is_contiguous()) {
+    out.copy_(at::embedding(weight, indices));
+    return;
+  }
+  at::Tensor rows = out.view({indices.numel(), weight.size(1)});
+  at::index_select_out(rows, weight, 0, indices.reshape({-1}));
+}
+
+// A padding index of 2^64 - 1 stands for none.
+void embedding_dense_backward(const at::Tensor& grad, const at::Tensor& indices, uint64_t numWeights, uint64_t paddingIdx,
+                              bool scaleGradByFreq, at::Tensor& out) {
+  const bool own = !scaleGradByFreq && at::isFloatingType(grad.scalar_type()) && grad.element_size() >= 4 &&
+                   out.is_contiguous() && out.scalar_type() == grad.scalar_type();
+  if (!own) {
+    out.copy_(at::embedding_dense_backward(grad, indices, int64_t(numWeights), int64_t(paddingIdx), scaleGradByFreq));
+    return;
+  }
+  out.zero_();
+  const at::Tensor gradient = grad.contiguous();
+  const at::Tensor places = indices.contiguous();
+  AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "embedding_dense_backward", [&] {
+    if (places.scalar_type() == at::kInt) return add_rows<scalar_t, int32_t>(gradient, places, int64_t(paddingIdx), out);
+    add_rows<scalar_t, int64_t>(gradient, places, int64_t(paddingIdx), out);
+  });
+}
+
+void embedding_bag(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool scaleGradByFreq,
+                   int64_t mode, bool sparse, const std::optional<at::Tensor>& perSampleWeights, bool includeLastOffset,
+                   int64_t paddingIdx, at::Tensor& output, at::Tensor& offset2bag, at::Tensor& bagSize, at::Tensor& maxIndices) {
+  const auto [bags, bag_of, sizes, largest] = at::_embedding_bag(weight, indices, offsets, scaleGradByFreq, mode, sparse,
+                                                                 perSampleWeights, includeLastOffset, paddingIdx);
+  output.copy_(bags);
+  if (bag_of.numel() == offset2bag.numel()) offset2bag.copy_(bag_of);
+  if (sizes.numel() == bagSize.numel()) bagSize.copy_(sizes);
+  if (largest.sizes() == maxIndices.sizes()) maxIndices.copy_(largest);
+}
+
+void one_hot(const at::Tensor& self, int64_t numClasses, const at::Tensor& onValue, const at::Tensor& offValue, int64_t axis,
+             at::Tensor& out) {
+  const int64_t dim = axis < 0 ? axis + out.dim() : axis;
+  TORCH_CHECK(dim >= 0 && dim < out.dim() && out.size(dim) == numClasses, "out has no dimension ", axis, " of size ", numClasses);
+  out.copy_(offValue.reshape({}).expand(out.sizes()));
+  out.scatter_(dim, self.to(at::kLong).unsqueeze(dim), onValue.item());
+}
+
+}  // namespace softnpu::ops::kernels

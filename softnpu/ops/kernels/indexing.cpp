@@ -1,0 +1,153 @@
+#include <ATen/ops/_index_put_impl.h>
+#include <ATen/ops/index.h>
+#include <ATen/ops/index_copy.h>
+#include <ATen/ops/scatter.h>
+#include <ATen/ops/scatter_reduce.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/tensor.h>
+
+#include "kernels.h"
+
+namespace softnpu::ops::kernels {
+namespace {
+
+using Indices = c10::List<std::optional<at::Tensor>>;
+
+// An absent or empty index takes the whole dimension. An index that is truly empty leaves nothing to do: the result is empty, or
+// the caller has seen that nothing is written.
+Indices whole_dimensions(const Indices& indices) {
+  Indices result;
+  result.reserve(indices.size());
+  for (const std::optional<at::Tensor>& index : indices) {
+    const bool given = index && index->defined() && index->numel() != 0;
+    result.push_back(given ? index : std::nullopt);
+  }
+  return result;
+}
+
+bool any_given(const Indices& indices) {
+  for (const std::optional<at::Tensor>& index : indices) {
+    if (index) return true;
+  }
+  return false;
+}
+
+// How aclnnScatter spells a reduction.
+enum Reduction : int64_t { kReplace, kAdd, kMultiply, kMaximum, kMinimum, kMean };
+
+void scatter_into(at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, int64_t reduce) {
+  if (reduce == kReplace) {
+    self.scatter_(dim, index, source);
+    return;
+  }
+  TORCH_CHECK(reduce == kAdd || reduce == kMultiply, "reduce has to be 0 (none), 1 (add) or 2 (multiply), it is ", reduce);
+  self.scatter_(dim, index, source, reduce == kAdd ? "add" : "multiply");
+}
+
+void scatter_value_into(at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value, int64_t reduce) {
+  if (reduce == kReplace) {
+    self.scatter_(dim, index, value);
+    return;
+  }
+  TORCH_CHECK(reduce == kAdd || reduce == kMultiply, "reduce has to be 0 (none), 1 (add) or 2 (multiply), it is ", reduce);
+  self.scatter_(dim, index, value, reduce == kAdd ? "add" : "multiply");
+}
+
+std::string_view reduction_name(int64_t reduce) {
+  switch (reduce) {
+    case kAdd:
+      return "sum";
+    case kMultiply:
+      return "prod";
+    case kMaximum:
+      return "amax";
+    case kMinimum:
+      return "amin";
+    case kMean:
+      return "mean";
+    default:
+      TORCH_CHECK(false, "reduce has to be 1 (sum), 2 (prod), 3 (amax), 4 (amin) or 5 (mean), it is ", reduce);
+  }
+}
+
+// The output may be the input itself.
+void begin_from(const at::Tensor& self, at::Tensor& out) {
+  if (self.data_ptr() != out.data_ptr()) out.copy_(self);
+}
+
+std::optional<std::string_view> side(bool right) { return right ? "right" : "left"; }
+
+}  // namespace
+
+void index(const at::Tensor& self, const Indices& indices, at::Tensor& out) {
+  if (out.numel() == 0) return;
+  const Indices given = whole_dimensions(indices);
+  if (!any_given(given)) {
+    out.copy_(self);
+    return;
+  }
+  at::index_out(out, self, given);
+}
+
+void index_put(at::Tensor& selfRef, const Indices& indices, const at::Tensor& values, bool accumulate, bool unsafe) {
+  if (selfRef.numel() == 0 || values.numel() == 0) return;
+  const Indices given = whole_dimensions(indices);
+  if (!any_given(given)) return;
+  at::_index_put_impl_(selfRef, given, values, accumulate, unsafe);
+}
+
+void index_copy(at::Tensor& selfRef, int64_t dim, const at::Tensor& index, const at::Tensor& source, at::Tensor& outRef) {
+  at::index_copy_out(outRef, selfRef, dim, index, source);
+}
+
+void index_fill_array(const at::Tensor& self, int64_t dim, at::IntArrayRef index, const at::Scalar& value, at::Tensor& out) {
+  begin_from(self, out);
+  out.index_fill_(dim, at::tensor(index), value);
+}
+
+void index_fill_array_(at::Tensor& selfRef, int64_t dim, at::IntArrayRef index, const at::Scalar& value) {
+  selfRef.index_fill_(dim, at::tensor(index), value);
+}
+
+void scatter(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src, int64_t reduce,
+             at::Tensor& out) {
+  begin_from(self, out);
+  scatter_into(out, dim, index, src, reduce);
+}
+
+void scatter_(at::Tensor& selfRef, int64_t dim, const at::Tensor& index, const at::Tensor& src, int64_t reduce) {
+  scatter_into(selfRef, dim, index, src, reduce);
+}
+
+void scatter_value(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value, int64_t reduce,
+                   at::Tensor& out) {
+  begin_from(self, out);
+  scatter_value_into(out, dim, index, value, reduce);
+}
+
+void scatter_value_(at::Tensor& selfRef, int64_t dim, const at::Tensor& index, const at::Scalar& value, int64_t reduce) {
+  scatter_value_into(selfRef, dim, index, value, reduce);
+}
+
+void scatter_reduce(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src, int64_t reduce,
+                    bool includeSelf, at::Tensor& out) {
+  begin_from(self, out);
+  out.scatter_reduce_(dim, index, src, reduction_name(reduce), includeSelf);
+}
+
+void scatter_reduce_(at::Tensor& selfRef, int64_t dim, const at::Tensor& index, const at::Tensor& src, int64_t reduce,
+                     bool includeSelf) {
+  selfRef.scatter_reduce_(dim, index, src, reduction_name(reduce), includeSelf);
+}
+
+void search_sorted(const at::Tensor& sortedSequence, const at::Tensor& self, bool outInt32, bool right,
+                   const std::optional<at::Tensor>& sorter, at::Tensor& out) {
+  at::searchsorted_out(out, sortedSequence, self, outInt32, right, side(right), sorter);
+}
+
+void search_sorteds(const at::Tensor& sortedSequence, const at::Scalar& self, bool outInt32, bool right,
+                    const std::optional<at::Tensor>& sorter, at::Tensor& out) {
+  at::searchsorted_out(out, sortedSequence, self, outInt32, right, side(right), sorter);
+}
+
+}  // namespace softnpu::ops::kernels

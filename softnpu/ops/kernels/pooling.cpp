@@ -1,0 +1,67 @@
+#include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/adaptive_avg_pool3d.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/avg_pool2d_backward.h>
+#include <ATen/ops/avg_pool3d.h>
+#include <ATen/ops/avg_pool3d_backward.h>
+#include <ATen/ops/max_pool3d_with_indices.h>
+#include <ATen/ops/max_pool3d_with_indices_backward.h>
+
+#include "kernels.h"
+
+namespace softnpu::ops::kernels {
+namespace {
+
+// 0 stands for "not given".
+std::optional<int64_t> divisor(int64_t value) { return value == 0 ? std::nullopt : std::optional(value); }
+
+}  // namespace
+
+void avg_pool2d(const at::Tensor& self, at::IntArrayRef kernelSize, at::IntArrayRef strides, at::IntArrayRef paddings,
+                bool ceilMode, bool countIncludePad, int64_t divisorOverride, at::Tensor& out) {
+  at::avg_pool2d_out(out, self, kernelSize, strides, paddings, ceilMode, countIncludePad, divisor(divisorOverride));
+}
+
+void avg_pool2d_backward(const at::Tensor& gradOutput, const at::Tensor& self, at::IntArrayRef kernelSize, at::IntArrayRef stride,
+                         at::IntArrayRef padding, bool ceilMode, bool countIncludePad, int64_t divisorOverride,
+                         at::Tensor& gradInput) {
+  at::avg_pool2d_backward_out(gradInput, gradOutput, self, kernelSize, stride, padding, ceilMode, countIncludePad,
+                              divisor(divisorOverride));
+}
+
+void avg_pool3d(const at::Tensor& self, at::IntArrayRef kernelSize, at::IntArrayRef stride, at::IntArrayRef padding,
+                bool ceilMode, bool countIncludePad, int64_t divisorOverride, at::Tensor& out) {
+  at::avg_pool3d_out(out, self, kernelSize, stride, padding, ceilMode, countIncludePad, divisor(divisorOverride));
+}
+
+void avg_pool3d_backward(const at::Tensor& gradOuput, const at::Tensor& self, at::IntArrayRef kernelSize, at::IntArrayRef stride,
+                         at::IntArrayRef padding, bool ceilMode, bool countIncludePad, int64_t divisorOverride,
+                         at::Tensor& output) {
+  at::avg_pool3d_backward_out(output, gradOuput, self, kernelSize, stride, padding, ceilMode, countIncludePad,
+                              divisor(divisorOverride));
+}
+
+void adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef outputSize, at::Tensor& out) {
+  at::adaptive_avg_pool2d_out(out, self, outputSize);
+}
+
+void adaptive_avg_pool3d(const at::Tensor& self, at::IntArrayRef outputSize, at::Tensor& out) {
+  at::adaptive_avg_pool3d_out(out, self, outputSize);
+}
+
+// Indices are int32 on this device's interface, int64 in ATen.
+void max_pool3d(const at::Tensor& self, at::IntArrayRef kernelSize, at::IntArrayRef stride, at::IntArrayRef padding,
+                at::IntArrayRef dilation, bool ceilMode, at::Tensor& out, at::Tensor& indices) {
+  const auto [values, places] = at::max_pool3d_with_indices(self, kernelSize, stride, padding, dilation, ceilMode);
+  out.copy_(values);
+  indices.copy_(places);
+}
+
+void max_pool3d_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& indices,
+                         at::IntArrayRef kernelSize, at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+                         bool ceilMode, at::Tensor& gradInput) {
+  gradInput.copy_(at::max_pool3d_with_indices_backward(gradOutput, self, kernelSize, stride, padding, dilation, ceilMode,
+                                                       indices.to(at::kLong)));
+}
+
+}  // namespace softnpu::ops::kernels

@@ -1,0 +1,41 @@
+#include <ATen/ops/addr.h>
+#include <ATen/ops/all.h>
+#include <ATen/ops/any.h>
+#include <ATen/ops/cumprod.h>
+
+#include "kernels.h"
+
+namespace softnpu::ops::kernels {
+
+// No dimensions and an output of one element mean all dimensions.
+void all(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, at::Tensor& out) {
+  if (dim.empty() && out.dim() == 0) {
+    at::all_out(out, self);
+    return;
+  }
+  at::all_out(out, self, at::OptionalIntArrayRef(dim), keepdim);
+}
+
+void any(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, at::Tensor& out) {
+  if (dim.empty() && out.dim() == 0) {
+    at::any_out(out, self);
+    return;
+  }
+  at::any_out(out, self, at::OptionalIntArrayRef(dim), keepdim);
+}
+
+void cumprod(const at::Tensor& input, const at::Scalar& dim, at::ScalarType dtype, at::Tensor& out) {
+  at::cumprod_out(out, input, dim.toLong(), dtype);
+}
+
+void addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2, const std::optional<at::Scalar>& betaOptional,
+          const std::optional<at::Scalar>& alphaOptional, at::Tensor& out) {
+  at::addr_out(out, self, vec1, vec2, betaOptional.value_or(1), alphaOptional.value_or(1));
+}
+
+void addr_(at::Tensor& selfRef, const at::Tensor& vec1, const at::Tensor& vec2, const std::optional<at::Scalar>& betaOptional,
+           const std::optional<at::Scalar>& alphaOptional) {
+  selfRef.addr_(vec1, vec2, betaOptional.value_or(1), alphaOptional.value_or(1));
+}
+
+}  // namespace softnpu::ops::kernels

@@ -1,0 +1,74 @@
+#include <ATen/ops/repeat.h>
+#include <ATen/ops/repeat_interleave.h>
+
+#include "kernels.h"
+
+namespace softnpu::ops::kernels {
+
+void split_with_size(const at::Tensor& self, at::IntArrayRef splitSize, int64_t dim, at::TensorList out) {
+  TORCH_CHECK(out.size() == splitSize.size(), "out has ", out.size(), " tensors for ", splitSize.size(), " parts");
+  int64_t start = 0;
+  for (size_t part = 0; part < out.size(); ++part) {
+    out[part].copy_(self.narrow(dim, start, splitSize[part]));
+    start += splitSize[part];
+  }
+}
+
+// Sees the output as [repeats, size] pairs of dimensions and fills it with one expanded copy.
+void repeat(const at::Tensor& self, at::IntArrayRef repeats, at::Tensor& out) {
+  const int64_t extra = int64_t(repeats.size()) - self.dim();
+  TORCH_CHECK(extra >= 0, "repeats has ", repeats.size(), " numbers for ", self.dim(), " dimensions");
+  if (!out.is_contiguous()) {
+    out.copy_(self.repeat(repeats));
+    return;
+  }
+  std::vector<int64_t> pairs, ones;
+  for (int64_t dim = 0; dim < int64_t(repeats.size()); ++dim) {
+    const int64_t size = dim < extra ? 1 : self.size(dim - extra);
+    pairs.insert(pairs.end(), {repeats[dim], size});
+    ones.insert(ones.end(), {1, size});
+  }
+  out.view(pairs).copy_(self.reshape(ones).expand(pairs));
+}
+
+void repeat_interleave(const at::Tensor& self, const at::Tensor& repeats, int64_t outputSize, at::Tensor& out) {
+  out.copy_(at::repeat_interleave(self, repeats, std::nullopt, outputSize));
+}
+
+void repeat_interleave_with_dim(const at::Tensor& self, const at::Tensor& repeats, int64_t dim, int64_t outputSize,
+                                at::Tensor& out) {
+  out.copy_(at::repeat_interleave(self, repeats, dim, outputSize));
+}
+
+void repeat_interleave_int(const at::Tensor& self, int64_t repeats, int64_t outputSize, at::Tensor& out) {
+  out.copy_(at::repeat_interleave(self, repeats, std::nullopt, outputSize));
+}
+
+void repeat_interleave_int_with_dim(const at::Tensor& self, int64_t repeats, int64_t dim, int64_t outputSize, at::Tensor& out) {
+  out.copy_(at::repeat_interleave(self, repeats, dim, outputSize));
+}
+
+void repeat_interleave_tensor(const at::Tensor& repeats, int64_t outputSize, at::Tensor& out) {
+  out.copy_(at::repeat_interleave(repeats, std::optional<int64_t>(outputSize)));
+}
+
+// `pad` holds (before, after) from the last dimension on; a negative number cuts.
+void constant_pad_nd(const at::Tensor& self, at::IntArrayRef pad, const at::Scalar& value, at::Tensor& out) {
+  TORCH_CHECK(pad.size() % 2 == 0 && int64_t(pad.size() / 2) <= self.dim(), "pad has ", pad.size(), " numbers for ", self.dim(),
+              " dimensions");
+  out.fill_(value);
+  at::Tensor source = self;
+  at::Tensor target = out;
+  for (size_t pair = 0; pair < pad.size() / 2; ++pair) {
+    const int64_t dim = self.dim() - 1 - int64_t(pair);
+    const int64_t before = pad[2 * pair];
+    const int64_t after = pad[2 * pair + 1];
+    const int64_t cut_front = std::max<int64_t>(-before, 0);
+    const int64_t cut_back = std::max<int64_t>(-after, 0);
+    source = source.narrow(dim, cut_front, source.size(dim) - cut_front - cut_back);
+    target = target.narrow(dim, std::max<int64_t>(before, 0), source.size(dim));
+  }
+  target.copy_(source);
+}
+
+}  // namespace softnpu::ops::kernels

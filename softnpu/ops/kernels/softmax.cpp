@@ -1,0 +1,37 @@
+// ATen's CPU kernels take one type; on a device, input in half precision and output in float32 is one operation.
+#include <ATen/ops/_log_softmax.h>
+#include <ATen/ops/_log_softmax_backward_data.h>
+#include <ATen/ops/_softmax.h>
+#include <ATen/ops/_softmax_backward_data.h>
+
+#include "kernels.h"
+
+namespace softnpu::ops::kernels {
+
+void softmax(const at::Tensor& self, int64_t dim, at::Tensor& out) {
+  at::_softmax_out(out, self.to(out.scalar_type()), dim, /*half_to_float=*/false);
+}
+
+void log_softmax(const at::Tensor& self, int64_t dim, at::Tensor& out) {
+  at::_log_softmax_out(out, self.to(out.scalar_type()), dim, /*half_to_float=*/false);
+}
+
+void softmax_backward(const at::Tensor& gradOutput, const at::Tensor& output, int64_t dim, at::Tensor& out) {
+  const at::ScalarType type = output.scalar_type();
+  if (out.scalar_type() == type) {
+    at::_softmax_backward_data_out(out, gradOutput, output, dim, type);
+    return;
+  }
+  out.copy_(at::_softmax_backward_data(gradOutput, output, dim, type));
+}
+
+void log_softmax_backward(const at::Tensor& gradOutput, const at::Tensor& output, int64_t dim, at::Tensor& out) {
+  const at::ScalarType type = output.scalar_type();
+  if (out.scalar_type() == type) {
+    at::_log_softmax_backward_data_out(out, gradOutput, output, dim, type);
+    return;
+  }
+  out.copy_(at::_log_softmax_backward_data(gradOutput, output, dim, type));
+}
+
+}  // namespace softnpu::ops::kernels

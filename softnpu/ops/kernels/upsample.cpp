@@ -1,0 +1,134 @@
+#include <ATen/ops/grid_sampler_2d_backward.h>
+#include <ATen/ops/upsample_bicubic2d.h>
+#include <ATen/ops/upsample_bicubic2d_backward.h>
+#include <ATen/ops/upsample_bilinear2d.h>
+#include <ATen/ops/upsample_bilinear2d_backward.h>
+#include <ATen/ops/upsample_linear1d.h>
+#include <ATen/ops/upsample_linear1d_backward.h>
+#include <ATen/ops/upsample_nearest1d.h>
+#include <ATen/ops/upsample_nearest1d_backward.h>
+#include <ATen/ops/upsample_nearest2d.h>
+#include <ATen/ops/upsample_nearest2d_backward.h>
+#include <ATen/ops/upsample_nearest3d.h>
+#include <ATen/ops/upsample_nearest3d_backward.h>
+#include <ATen/ops/upsample_trilinear3d.h>
+#include <ATen/ops/upsample_trilinear3d_backward.h>
+
+#include "kernels.h"
+#include "ops/kernels/result.h"
+
+namespace softnpu::ops::kernels {
+namespace {
+
+// Callers that have no scale pass 0 or 1: a scale counts where it explains the sizes.
+std::optional<double> scale_of(double scale, int64_t input, int64_t output) {
+  if (scale <= 0 || int64_t(double(input) * scale) != output) return std::nullopt;
+  return scale;
+}
+
+// Of spatial dimension `dim`, counted from the first one behind batch and channels.
+std::optional<double> scale_of(double scale, at::IntArrayRef input, at::IntArrayRef output, size_t dim) {
+  TORCH_CHECK(input.size() == output.size() + 2 && dim < output.size(), "output sizes ", output, " do not fit input sizes ",
+              input);
+  return scale_of(scale, input[dim + 2], output[dim]);
+}
+
+}  // namespace
+
+void upsample_nearest1d(const at::Tensor& self, at::IntArrayRef outputSize, at::Tensor& out) {
+  at::upsample_nearest1d_out(out, self, outputSize);
+}
+
+void upsample_nearest1d_v2(const at::Tensor& self, at::IntArrayRef outputSize, double scaleL, at::Tensor& out) {
+  at::upsample_nearest1d_out(out, self, outputSize, scale_of(scaleL, self.sizes(), outputSize, 0));
+}
+
+void upsample_nearest1d_backward(const at::Tensor& gradOut, at::IntArrayRef outputSize, at::IntArrayRef inputSize, double scales,
+                                 at::Tensor& out) {
+  at::upsample_nearest1d_backward_out(out, gradOut, outputSize, inputSize, scale_of(scales, inputSize, outputSize, 0));
+}
+
+void upsample_nearest2d(const at::Tensor& self, at::IntArrayRef outputSize, at::Tensor& out) {
+  at::upsample_nearest2d_out(out, self, outputSize);
+}
+
+void upsample_nearest2d_v2(const at::Tensor& self, at::IntArrayRef outputSize, double scalesH, double scalesW, at::Tensor& out) {
+  at::upsample_nearest2d_out(out, self, outputSize, scale_of(scalesH, self.sizes(), outputSize, 0),
+                             scale_of(scalesW, self.sizes(), outputSize, 1));
+}
+
+void upsample_nearest2d_backward(const at::Tensor& gradOut, at::IntArrayRef outputSize, at::IntArrayRef inputSize, double scalesH,
+                                 double scalesW, at::Tensor& gradInput) {
+  at::upsample_nearest2d_backward_out(gradInput, gradOut, outputSize, inputSize, scale_of(scalesH, inputSize, outputSize, 0),
+                                      scale_of(scalesW, inputSize, outputSize, 1));
+}
+
+void upsample_nearest3d(const at::Tensor& self, at::IntArrayRef outputSize, double scalesD, double scalesH, double scalesW,
+                        at::Tensor& out) {
+  at::upsample_nearest3d_out(out, self, outputSize, scale_of(scalesD, self.sizes(), outputSize, 0),
+                             scale_of(scalesH, self.sizes(), outputSize, 1), scale_of(scalesW, self.sizes(), outputSize, 2));
+}
+
+void upsample_nearest3d_backward(const at::Tensor& gradOut, at::IntArrayRef outputSize, at::IntArrayRef inputSize, double scalesD,
+                                 double scalesH, double scalesW, at::Tensor& gradInput) {
+  at::upsample_nearest3d_backward_out(gradInput, gradOut, outputSize, inputSize, scale_of(scalesD, inputSize, outputSize, 0),
+                                      scale_of(scalesH, inputSize, outputSize, 1), scale_of(scalesW, inputSize, outputSize, 2));
+}
+
+void upsample_linear1d(const at::Tensor& self, at::IntArrayRef outputSize, bool alignCorners, double scales, at::Tensor& out) {
+  at::upsample_linear1d_out(out, self, outputSize, alignCorners, scale_of(scales, self.sizes(), outputSize, 0));
+}
+
+void upsample_linear1d_backward(const at::Tensor& gradOut, at::IntArrayRef outputSize, at::IntArrayRef inputSize,
+                                bool alignCorners, double scales, at::Tensor& out) {
+  at::upsample_linear1d_backward_out(out, gradOut, outputSize, inputSize, alignCorners,
+                                     scale_of(scales, inputSize, outputSize, 0));
+}
+
+void upsample_bilinear2d(const at::Tensor& self, at::IntArrayRef outputSize, bool alignCorners, double scalesH, double scalesW,
+                         at::Tensor& out) {
+  at::upsample_bilinear2d_out(out, self, outputSize, alignCorners, scale_of(scalesH, self.sizes(), outputSize, 0),
+                              scale_of(scalesW, self.sizes(), outputSize, 1));
+}
+
+void upsample_bilinear2d_backward(const at::Tensor& gradOut, at::IntArrayRef outputSize, at::IntArrayRef inputSize,
+                                  bool alignCorners, double scalesH, double scalesW, at::Tensor& out) {
+  at::upsample_bilinear2d_backward_out(out, gradOut, outputSize, inputSize, alignCorners,
+                                       scale_of(scalesH, inputSize, outputSize, 0), scale_of(scalesW, inputSize, outputSize, 1));
+}
+
+void upsample_bicubic2d(const at::Tensor& self, at::IntArrayRef outputSize, bool alignCorners, double scalesH, double scalesW,
+                        at::Tensor& out) {
+  at::upsample_bicubic2d_out(out, self, outputSize, alignCorners, scale_of(scalesH, self.sizes(), outputSize, 0),
+                             scale_of(scalesW, self.sizes(), outputSize, 1));
+}
+
+void upsample_bicubic2d_backward(const at::Tensor& gradOut, at::IntArrayRef outputSize, at::IntArrayRef inputSize,
+                                 bool alignCorners, double scalesH, double scalesW, at::Tensor& gradInput) {
+  at::upsample_bicubic2d_backward_out(gradInput, gradOut, outputSize, inputSize, alignCorners,
+                                      scale_of(scalesH, inputSize, outputSize, 0), scale_of(scalesW, inputSize, outputSize, 1));
+}
+
+void upsample_trilinear3d(const at::Tensor& self, at::IntArrayRef outputSize, bool alignCorners, double scalesD, double scalesH,
+                          double scalesW, at::Tensor& out) {
+  at::upsample_trilinear3d_out(out, self, outputSize, alignCorners, scale_of(scalesD, self.sizes(), outputSize, 0),
+                               scale_of(scalesH, self.sizes(), outputSize, 1), scale_of(scalesW, self.sizes(), outputSize, 2));
+}
+
+void upsample_trilinear3d_backward(const at::Tensor& gradOut, at::IntArrayRef outputSize, at::IntArrayRef inputSize,
+                                   bool alignCorners, double scalesD, double scalesH, double scalesW, at::Tensor& gradInput) {
+  at::upsample_trilinear3d_backward_out(gradInput, gradOut, outputSize, inputSize, alignCorners,
+                                        scale_of(scalesD, inputSize, outputSize, 0), scale_of(scalesH, inputSize, outputSize, 1),
+                                        scale_of(scalesW, inputSize, outputSize, 2));
+}
+
+void grid_sampler_2d_backward(const at::Tensor& gradOutput, const at::Tensor& input, const at::Tensor& grid,
+                              int64_t interpolationMode, int64_t paddingMode, bool alignCorners, at::IntArrayRef outputMask,
+                              const std::optional<at::Tensor>& inputGrad, const std::optional<at::Tensor>& gridGrad) {
+  const auto [for_input, for_grid] =
+      at::grid_sampler_2d_backward(gradOutput, input, grid, interpolationMode, paddingMode, alignCorners, flags<2>(outputMask));
+  store(inputGrad, for_input);
+  store(gridGrad, for_grid);
+}
+
+}  // namespace softnpu::ops::kernels

@@ -1,0 +1,55 @@
+// What the generator knows about an aclnn function: its parameters, its kernels and what phase one has to check.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/objects.h"
+#include "runtime/driver.h"
+
+namespace softnpu::ops {
+
+class Arguments;
+
+enum class ParameterKind : uint8_t {
+  kTensor,
+  kScalar,
+  kValue,  // a number, flag, data type or string
+  kTensorList,
+  kScalarList,
+  kIntArray,
+  kFloatArray,
+  kBoolArray,
+};
+
+struct ParameterInfo {
+  const char* name;
+  ParameterKind kind;
+  bool written = false;
+  bool optional = false;           // may be null
+  bool optional_elements = false;  // elements of the list may be null
+
+  bool is_tensor() const { return kind == ParameterKind::kTensor || kind == ParameterKind::kTensorList; }
+};
+
+enum class ShapeRule : uint8_t {
+  kNone,
+  kBroadcast,  // every tensor broadcasts to every output
+  kSame,       // every tensor has the shape of the first output
+};
+
+// One constant per function.
+struct Operation {
+  SoftnpuTaskKind task;  // its name is the function's
+  const ParameterInfo* parameters;
+  int parameter_count;
+  int tensor_count;                // parameters of kind kTensor
+  int scalar_count;                // parameters of kind kScalar
+  void (*run)(const Arguments&);   // the kernel; throws what went wrong
+  void (*meta)(const Arguments&);  // the same on tensors without data, null where ATen has no such function
+  bool (*engine)(const TensorView* tensors, int tensor_count, const at::Scalar* scalars);  // true: it did the work; may be null
+  uint64_t dtypes;  // one bit per aclDataType that the first tensor may have; 0 stands for any
+  ShapeRule shapes;
+  bool sync;
+};
+
+}  // namespace softnpu::ops

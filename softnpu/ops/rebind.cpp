@@ -1,0 +1,129 @@
+// Repeatable executors: see executor.h.
+#include <string_view>
+
+#include "ops/executor.h"
+
+namespace softnpu::ops {
+namespace {
+
+enum class Role { kAny, kInput, kOutput };
+
+// Whether a parameter counts as an input or an output. What is read and written, by convention named ...Ref, is both.
+bool plays(const ParameterInfo& parameter, Role role) {
+  if (!parameter.is_tensor()) return false;
+  const std::string_view name = parameter.name;
+  const bool both = parameter.written && name.ends_with("Ref");
+  return role == Role::kAny || both || (role == Role::kOutput) == parameter.written;
+}
+
+// Points view number `relative` of the `index`-th tensor or list parameter of a role at another storage.
+aclnnStatus rebind(const char* function, Executor* executor, Role role, size_t index, size_t relative, void* address) {
+  if (executor == nullptr) return fail(function, Status(ACLNN_ERR_PARAM_NULLPTR, "argument 'executor' is null"));
+  if (executor->operation == nullptr || !executor->repeatable) {
+    return fail(function, Status(ACLNN_ERR_PARAM_INVALID, "the executor is not repeatable; call aclSetAclOpExecutorRepeatable"));
+  }
+  const Operation& operation = *executor->operation;
+  size_t found = 0;
+  size_t single = 0;
+  size_t slice = 0;
+  for (int i = 0; i < operation.parameter_count; ++i) {
+    const ParameterInfo& parameter = operation.parameters[i];
+    const bool is_list = parameter.kind == ParameterKind::kTensorList;
+    const Executor::Slice range = is_list ? executor->slices[slice] : Executor::Slice{uint32_t(single), 1, true};
+    single += parameter.kind == ParameterKind::kTensor;
+    slice += parameter.kind >= ParameterKind::kTensorList;
+    if (!plays(parameter, role) || found++ != index) continue;
+    if (relative >= range.count) {
+      return fail(function, Status(ACLNN_ERR_PARAM_INVALID,
+                                   text("argument '", parameter.name, "' has ", range.count, " tensors, not ", relative + 1)));
+    }
+    const size_t view = range.begin + relative;
+    Status status = locate_view(address, executor->places[view], executor->views[view]);
+    if (status.ok()) return ACLNN_SUCCESS;
+    return fail(function, Status(status.code(), text("argument '", parameter.name, "': ", status.message())));
+  }
+  return fail(function, Status(ACLNN_ERR_PARAM_INVALID,
+                               text(operation.task.name, " has ", found, " such tensor parameters, not ", index + 1)));
+}
+
+aclnnStatus rebind_single(const char* function, Executor* executor, Role role, size_t index, aclTensor* tensor, void* address) {
+  const aclnnStatus code = rebind(function, executor, role, index, 0, address);
+  if (code == ACLNN_SUCCESS && tensor != nullptr) tensor->address = address;
+  return code;
+}
+
+aclnnStatus rebind_element(const char* function, Executor* executor, Role role, size_t index, size_t relative,
+                           aclTensorList* tensors, void* address) {
+  const aclnnStatus code = rebind(function, executor, role, index, relative, address);
+  if (code == ACLNN_SUCCESS && tensors != nullptr && relative < tensors->items.size()) {
+    const_cast<aclTensor*>(tensors->items[relative])->address = address;
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace softnpu::ops
+
+using softnpu::Status;
+using softnpu::ops::fail;
+using softnpu::ops::rebind_element;
+using softnpu::ops::rebind_single;
+using softnpu::ops::Role;
+
+aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
+  if (executor == nullptr) {
+    return fail("aclSetAclOpExecutorRepeatable", Status(ACLNN_ERR_PARAM_NULLPTR, "argument 'executor' is null"));
+  }
+  if (executor->operation == nullptr) {
+    return fail("aclSetAclOpExecutorRepeatable", Status(ACLNN_ERR_PARAM_INVALID, "the executor was used already"));
+  }
+  executor->repeatable = true;
+  return ACLNN_SUCCESS;
+}
+
+aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
+  if (executor == nullptr) {
+    return fail("aclDestroyAclOpExecutor", Status(ACLNN_ERR_PARAM_NULLPTR, "argument 'executor' is null"));
+  }
+  if (executor->operation == nullptr) {
+    return fail("aclDestroyAclOpExecutor", Status(ACLNN_ERR_PARAM_INVALID, "the executor was used or destroyed already"));
+  }
+  softnpu::ops::recycle(executor);
+  return ACLNN_SUCCESS;
+}
+
+aclnnStatus aclSetInputTensorAddr(aclOpExecutor* executor, const size_t index, aclTensor* tensor, void* addr) {
+  return rebind_single("aclSetInputTensorAddr", executor, Role::kInput, index, tensor, addr);
+}
+
+aclnnStatus aclSetOutputTensorAddr(aclOpExecutor* executor, const size_t index, aclTensor* tensor, void* addr) {
+  return rebind_single("aclSetOutputTensorAddr", executor, Role::kOutput, index, tensor, addr);
+}
+
+aclnnStatus aclSetTensorAddr(aclOpExecutor* executor, const size_t index, aclTensor* tensor, void* addr) {
+  return rebind_single("aclSetTensorAddr", executor, Role::kAny, index, tensor, addr);
+}
+
+aclnnStatus aclSetDynamicInputTensorAddr(aclOpExecutor* executor, size_t irIndex, const size_t relativeIndex,
+                                         aclTensorList* tensors, void* addr) {
+  return rebind_element("aclSetDynamicInputTensorAddr", executor, Role::kInput, irIndex, relativeIndex, tensors, addr);
+}
+
+aclnnStatus aclSetDynamicOutputTensorAddr(aclOpExecutor* executor, size_t irIndex, const size_t relativeIndex,
+                                          aclTensorList* tensors, void* addr) {
+  return rebind_element("aclSetDynamicOutputTensorAddr", executor, Role::kOutput, irIndex, relativeIndex, tensors, addr);
+}
+
+aclnnStatus aclSetDynamicTensorAddr(aclOpExecutor* executor, size_t irIndex, const size_t relativeIndex, aclTensorList* tensors,
+                                    void* addr) {
+  return rebind_element("aclSetDynamicTensorAddr", executor, Role::kAny, irIndex, relativeIndex, tensors, addr);
+}
+
+// Older programs ask for these names with a capital letter.
+#define SOFTNPU_ALIAS(name, ...) extern "C" ACL_FUNC_VISIBILITY aclnnStatus A##name(__VA_ARGS__) __attribute__((alias("a" #name)))
+SOFTNPU_ALIAS(clSetInputTensorAddr, aclOpExecutor*, const size_t, aclTensor*, void*);
+SOFTNPU_ALIAS(clSetOutputTensorAddr, aclOpExecutor*, const size_t, aclTensor*, void*);
+SOFTNPU_ALIAS(clSetTensorAddr, aclOpExecutor*, const size_t, aclTensor*, void*);
+SOFTNPU_ALIAS(clSetDynamicInputTensorAddr, aclOpExecutor*, size_t, const size_t, aclTensorList*, void*);
+SOFTNPU_ALIAS(clSetDynamicOutputTensorAddr, aclOpExecutor*, size_t, const size_t, aclTensorList*, void*);
+SOFTNPU_ALIAS(clSetDynamicTensorAddr, aclOpExecutor*, size_t, const size_t, aclTensorList*, void*);
