@@ -1,0 +1,171 @@
+#include "acl/library.h"
+
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "acl/symbol.h"
+#include "core/options.h"
+
+namespace torch_npu::acl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRuntime = "libascendcl.so";
+constexpr const char* kOperators = "libopapi.so";
+constexpr const char* kCustomOperators = "op_api/lib/libcust_opapi.so";
+constexpr const char* kUsualHomes[] = {"/usr/local/Ascend/cann", "/usr/local/Ascend/ascend-toolkit/latest",
+                                       "/usr/local/Ascend/latest"};
+constexpr const char* kAdvice =
+    "TORCH_NPU_LIBRARY_PATH names a folder with libascendcl.so, or is softnpu for the one that torch_npu "
+    "brings along";
+
+struct Choice {
+  fs::path path;
+  const char* origin;
+};
+
+std::optional<fs::path> runtime_in(const fs::path& folder) {
+  std::error_code ignored;
+  for (const char* inner : {"", "lib64", "lib"}) {
+    const fs::path file = folder / inner / kRuntime;
+    if (fs::exists(file, ignored)) return file;
+  }
+  return std::nullopt;
+}
+
+fs::path own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&runtime_in), &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code ignored;
+  return fs::absolute(info.dli_fname, ignored).parent_path();
+}
+
+Choice embedded() {
+  const fs::path folder = own_folder();
+  if (const auto file = runtime_in(folder)) return {*file, "softnpu"};
+  TORCH_CHECK(false, "torch_npu found no device library: no ", kRuntime, " beside libtorch_npu.so (", folder.string(),
+              ") and no installed CANN. ", kAdvice, ".");
+}
+
+Choice choose() {
+  const std::string& asked = options().library_path;
+  if (asked == "softnpu") return embedded();
+  if (!asked.empty()) {
+    std::error_code ignored;
+    if (fs::is_regular_file(asked, ignored)) return {asked, "env"};
+    if (const auto file = runtime_in(asked)) return {*file, "env"};
+    TORCH_CHECK(false, "torch_npu found no device library: TORCH_NPU_LIBRARY_PATH is '", asked, "', where there is no ", kRuntime,
+                ". ", kAdvice, ".");
+  }
+  if (!options().cann_home.empty()) {
+    if (const auto file = runtime_in(options().cann_home)) return {*file, "cann"};
+  }
+  for (const char* home : kUsualHomes) {
+    if (const auto file = runtime_in(home)) return {*file, "cann"};
+  }
+  return embedded();
+}
+
+void* open(const fs::path& path) {
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle != nullptr) return handle;
+  const char* reason = dlerror();
+  TORCH_CHECK(false, "torch_npu cannot load the device library ", path.string(), ": ",
+              reason == nullptr ? "unknown reason" : reason, ". The installation may be incomplete. ", kAdvice, ".");
+}
+
+// The calls below are made before the library counts as loaded, so that ACL_FN cannot be used.
+template <typename Function>
+Function function_of(void* library, const char* name) {
+  return reinterpret_cast<Function>(dlsym(library, name));
+}
+
+#define FUNCTION_OF(library, name) function_of<decltype(&::name)>(library, #name)
+
+std::string version_of(void* library) {
+  int32_t major = 0, minor = 0, patch = 0;
+  const auto get = FUNCTION_OF(library, aclrtGetVersion);
+  if (get == nullptr || get(&major, &minor, &patch) != ACL_SUCCESS) return {};
+  return c10::str(major, ".", minor, ".", patch);
+}
+
+std::string soc_of(void* library) {
+  const auto get = FUNCTION_OF(library, aclrtGetSocName);
+  const char* name = get == nullptr ? nullptr : get();
+  return name == nullptr ? std::string() : std::string(name);
+}
+
+class Library {
+ public:
+  // Leaked: others may call the device until the very end of the process.
+  static Library& get() {
+    static Library* const library = new Library(choose());
+    return *library;
+  }
+
+  void* runtime() const { return runtime_; }
+  const LibraryInfo& info() const { return info_; }
+
+  void* find_operator(const char* name) {
+    const std::lock_guard lock(mutex_);
+    if (operators_.empty()) operators_ = load_operators();
+    for (void* library : operators_) {
+      if (void* symbol = dlsym(library, name)) return symbol;
+    }
+    return nullptr;
+  }
+
+ private:
+  explicit Library(const Choice& choice) : runtime_(open(choice.path)) {
+    info_ = {choice.path.string(), choice.origin, version_of(runtime_), soc_of(runtime_)};
+    if (const auto log = FUNCTION_OF(runtime_, aclAppLog)) {
+      log(ACL_INFO, __func__, __FILE_NAME__, __LINE__, "torch_npu uses %s (%s)", info_.path.c_str(), info_.origin.c_str());
+    }
+  }
+
+  std::vector<void*> load_operators() const {
+    const fs::path file = fs::path(info_.path).parent_path() / kOperators;
+    std::error_code ignored;
+    TORCH_CHECK(fs::exists(file, ignored), "torch_npu uses the device library ", info_.path, ", but there is no ", kOperators,
+                " beside it: the installation is incomplete. ", kAdvice, ".");
+    std::vector<void*> libraries{open(file)};
+    std::string_view rest = options().custom_op_path;
+    while (!rest.empty()) {
+      const size_t colon = std::min(rest.find(':'), rest.size());
+      const fs::path custom = fs::path(rest.substr(0, colon)) / kCustomOperators;
+      if (fs::exists(custom, ignored)) libraries.push_back(open(custom));
+      rest.remove_prefix(std::min(colon + 1, rest.size()));
+    }
+    return libraries;
+  }
+
+  void* runtime_;
+  LibraryInfo info_;
+  std::mutex mutex_;
+  std::vector<void*> operators_;  // loaded when first asked for
+};
+
+}  // namespace
+
+const LibraryInfo& library_info() { return Library::get().info(); }
+
+void* runtime_library() { return Library::get().runtime(); }
+
+void* find_symbol(const char* name) { return dlsym(runtime_library(), name); }
+
+void* find_op_symbol(const char* name) { return Library::get().find_operator(name); }
+
+void* require_symbol(const char* name) {
+  if (void* symbol = find_symbol(name)) return symbol;
+  if (void* symbol = find_op_symbol(name)) return symbol;
+  TORCH_CHECK(false, "the device library ", library_info().path, " has no function ", name,
+              ": it is older than torch_npu needs, or its installation is incomplete.");
+}
+
+}  // namespace torch_npu::acl

@@ -1,0 +1,169 @@
+// Elementwise operators whose device call needs more than the schema's arguments.
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/div_meta.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_meta.h>
+#include <ATen/ops/ne.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sgn_meta.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/where.h>
+#include <torch/library.h>
+
+#include "aten/device_scope.h"
+#include "aten/fast.h"
+#include "aten/structured.h"
+#include "plugin/calls.h"
+
+namespace torch_npu {
+namespace {
+
+// ---- gelu ----
+
+auto gelu_call(const at::Tensor& self, std::string_view approximate) {
+  return [&self, mode = int64_t{approximate == "tanh"}](const at::Tensor& out) { call::aclnnGeluV2(self, mode, out); };
+}
+
+at::Tensor gelu(const at::Tensor& self, std::string_view approximate) {
+  const DeviceScope scope(self);
+  return compute<at::meta::structured_gelu>(gelu_call(self, approximate), self, approximate);
+}
+
+template <Form kForm>
+at::Tensor& gelu_into(const at::Tensor& self, std::string_view approximate, at::Tensor& out) {
+  const DeviceScope scope(self);
+  return compute_into<at::meta::structured_gelu, kForm>(out, gelu_call(self, approximate), self, approximate);
+}
+
+at::Tensor& gelu_inplace(at::Tensor& self, std::string_view approximate) {
+  return gelu_into<Form::kInplace>(self, approximate, self);
+}
+
+// ---- division with rounding ----
+
+using RoundingMode = std::optional<std::string_view>;
+
+auto division(const at::Tensor& self, const at::Tensor& other, RoundingMode rounding) {
+  constexpr int32_t kNone = 0, kTruncate = 1, kFloor = 2;
+  const int32_t mode = !rounding.has_value() ? kNone : *rounding == "floor" ? kFloor : kTruncate;
+  return [&self, &other, mode](const at::Tensor& out) {
+    if (is_host_scalar(other, self)) return call::aclnnDivMods(self, host_scalar(other), mode, out);
+    call::aclnnDivMod(self, other, mode, out);
+  };
+}
+
+at::Tensor div_mode(const at::Tensor& self, const at::Tensor& other, RoundingMode rounding) {
+  const DeviceScope scope(self, other);
+  return compute<at::meta::structured_div_Tensor_mode>(division(self, other, rounding), self, other, rounding);
+}
+
+template <Form kForm>
+at::Tensor& div_mode_into(const at::Tensor& self, const at::Tensor& other, RoundingMode rounding, at::Tensor& out) {
+  const DeviceScope scope(self, other, out);
+  return compute_into<at::meta::structured_div_Tensor_mode, kForm>(out, division(self, other, rounding), self, other, rounding);
+}
+
+at::Tensor& div_mode_inplace(at::Tensor& self, const at::Tensor& other, RoundingMode rounding) {
+  return div_mode_into<Form::kInplace>(self, other, rounding, self);
+}
+
+// ---- sign of a number, or of a complex one its direction ----
+
+auto direction(const at::Tensor& self) {
+  return [&self](const at::Tensor& out) {
+    if (!self.is_complex()) return call::aclnnSign(self, out);
+    const at::Tensor length = self.abs();
+    out.copy_(at::where(length == 0, at::Scalar(0), self / length));
+  };
+}
+
+at::Tensor sgn(const at::Tensor& self) {
+  const DeviceScope scope(self);
+  return compute<at::meta::structured_sgn>(direction(self), self);
+}
+
+template <Form kForm>
+at::Tensor& sgn_into(const at::Tensor& self, at::Tensor& out) {
+  const DeviceScope scope(self);
+  return compute_into<at::meta::structured_sgn, kForm>(out, direction(self), self);
+}
+
+at::Tensor& sgn_inplace(at::Tensor& self) { return sgn_into<Form::kInplace>(self, self); }
+
+// ---- compositions ----
+
+at::Tensor& addmm_activation_out(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
+                                 const at::Scalar& alpha, bool use_gelu, at::Tensor& out) {
+  at::addmm_out(out, self, mat1, mat2, beta, alpha);
+  return use_gelu ? at::gelu_(out) : at::relu_(out);
+}
+
+at::Tensor rsub(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) { return at::sub(other, self, alpha); }
+
+// Only a number that is none differs from itself.
+at::Tensor isnan(const at::Tensor& self) { return at::ne(self, self); }
+
+// The weight is already shaped to broadcast.
+at::Tensor prelu(const at::Tensor& self, const at::Tensor& weight) { return at::where(self > 0, self, weight * self); }
+
+std::tuple<at::Tensor, at::Tensor> prelu_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& weight) {
+  const at::Tensor positive = self > 0;
+  return {at::where(positive, grad, weight * grad), at::where(positive, at::Scalar(0), self * grad)};
+}
+
+// ---- complex numbers: their two parts are real tensors of one view ----
+
+at::Tensor& conj_physical_out(const at::Tensor& self, at::Tensor& out) {
+  at::native::resize_output(out, self.sizes());
+  out.copy_(self);
+  if (out.is_complex()) at::view_as_real(out).select(-1, 1).neg_();
+  return out;
+}
+
+at::Tensor& conj_physical_inplace(at::Tensor& self) {
+  if (self.is_complex()) at::view_as_real(self).select(-1, 1).neg_();
+  return self;
+}
+
+at::Tensor& complex_out(const at::Tensor& real, const at::Tensor& imag, at::Tensor& out) {
+  TORCH_CHECK(real.scalar_type() == imag.scalar_type(), "Expected object of scalar type ", real.scalar_type(),
+              " but got scalar type ", imag.scalar_type(), " for second argument");
+  at::native::resize_output(out, at::infer_size_dimvector(real.sizes(), imag.sizes()));
+  const at::Tensor parts = at::view_as_real(out);
+  parts.select(-1, 0).copy_(real);
+  parts.select(-1, 1).copy_(imag);
+  return out;
+}
+
+at::Tensor& polar_out(const at::Tensor& abs, const at::Tensor& angle, at::Tensor& out) {
+  return complex_out(abs * angle.cos(), abs * angle.sin(), out);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("gelu", TORCH_FN(gelu));
+  m.impl("gelu.out", TORCH_FN(gelu_into<Form::kOut>));
+  m.impl("gelu_", TORCH_FN(gelu_inplace));
+  m.impl("div.Tensor_mode", TORCH_FN(div_mode));
+  m.impl("div.out_mode", TORCH_FN(div_mode_into<Form::kOut>));
+  m.impl("div_.Tensor_mode", TORCH_FN(div_mode_inplace));
+  m.impl("sgn", TORCH_FN(sgn));
+  m.impl("sgn.out", TORCH_FN(sgn_into<Form::kOut>));
+  m.impl("sgn_", TORCH_FN(sgn_inplace));
+  m.impl("_addmm_activation.out", TORCH_FN(addmm_activation_out));
+  m.impl("rsub.Tensor", TORCH_FN(rsub));
+  m.impl("isnan", TORCH_FN(isnan));
+  m.impl("_prelu_kernel", TORCH_FN(prelu));
+  m.impl("_prelu_kernel_backward", TORCH_FN(prelu_backward));
+  m.impl("conj_physical.out", TORCH_FN(conj_physical_out));
+  m.impl("conj_physical_", TORCH_FN(conj_physical_inplace));
+  m.impl("complex.out", TORCH_FN(complex_out));
+  m.impl("polar.out", TORCH_FN(polar_out));
+}
+
+}  // namespace torch_npu

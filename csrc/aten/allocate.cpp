@@ -1,0 +1,74 @@
+#include "aten/allocate.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/Resize.h>
+#include <c10/core/TensorImpl.h>
+
+#include "core/allocator.h"
+
+namespace torch_npu {
+
+namespace {
+
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
+
+at::Tensor over_new_storage(size_t bytes, caffe2::TypeMeta dtype) {
+  c10::Allocator* allocator = getNPUAllocator();
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, allocator->allocate(bytes),
+                                                       allocator, /*resizable=*/true);
+  return at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), kKeys, dtype);
+}
+
+}  // namespace
+
+at::Tensor empty(at::IntArrayRef sizes, caffe2::TypeMeta dtype) {
+  at::detail::check_size_nonnegative(sizes);
+  at::Tensor tensor = over_new_storage(at::detail::computeStorageNbytesContiguous(sizes, dtype.itemsize()), dtype);
+  if (sizes.size() != 1 || sizes[0] != 0) tensor.unsafeGetTensorImpl()->generic_set_sizes_contiguous(sizes);
+  return tensor;
+}
+
+at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, caffe2::TypeMeta dtype) {
+  at::detail::check_size_nonnegative(sizes);
+  at::Tensor tensor = over_new_storage(at::detail::computeStorageNbytes(sizes, strides, dtype.itemsize()), dtype);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
+at::Tensor empty_as(const at::Tensor& like, caffe2::TypeMeta dtype) {
+  return like.is_contiguous() ? empty(like.sizes(), dtype) : empty_strided(like.sizes(), like.strides(), dtype);
+}
+
+at::Tensor empty_output(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+  if (!strides.empty()) return empty_strided(sizes, strides, options.dtype());
+  at::Tensor tensor = empty(sizes, options.dtype());
+  const auto format = options.memory_format_opt();
+  if (format.has_value() && *format != at::MemoryFormat::Contiguous) {
+    tensor.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+  }
+  return tensor;
+}
+
+void resize_output(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+  TORCH_CHECK(options.dtype() == out.dtype(), "Expected out tensor to have dtype ", options.dtype(), ", but got ", out.dtype(),
+              " instead");
+  TORCH_CHECK(options.device() == out.device(), "Expected out tensor to have device ", options.device(), ", but got ",
+              out.device(), " instead");
+  if (!at::native::resize_output(out, sizes)) return;
+  if (!strides.empty()) {
+    out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  } else if (options.memory_format_opt().has_value()) {
+    out.unsafeGetTensorImpl()->empty_tensor_restride(*options.memory_format_opt());
+  }
+}
+
+void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::TensorOptions& options) {
+  TORCH_CHECK(options.dtype() == self.dtype(), "Bad in-place call: input tensor dtype ", self.dtype(),
+              " and output tensor dtype ", options.dtype(), " should match");
+  TORCH_CHECK(options.device() == self.device(), "Bad in-place call: input tensor device ", self.device(),
+              " and output tensor device ", options.device(), " should match");
+  TORCH_CHECK(sizes == self.sizes(), "Bad in-place call: input tensor size ", self.sizes(), " and output tensor size ", sizes,
+              " should match");
+}
+
+}  // namespace torch_npu

@@ -1,0 +1,203 @@
+// Descriptors: what one argument of an aclnn call looks like to the device. Each is made for one call and destroyed after it; the
+// device copies what it needs in phase one. A descriptor keeps nothing alive but what it made itself.
+#pragma once
+
+#include <ATen/core/IListRef.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+#include <c10/util/SmallVector.h>
+
+#include <optional>
+#include <string>
+
+#include "acl/symbol.h"
+#include "aclnn/acl_meta.h"
+
+namespace torch_npu {
+
+// The device's name of a dtype. An error for what no device knows (quantized, bits).
+aclDataType acl_dtype(at::ScalarType dtype);
+
+// A tensor that may be missing: undefined, an empty optional, or std::nullopt. Borrows; for parameters only.
+class TensorOrNone {
+ public:
+  TensorOrNone(std::nullopt_t) : tensor_(nullptr) {}
+  TensorOrNone(const at::Tensor& tensor) : tensor_(tensor.defined() ? tensor.unsafeGetTensorImpl() : nullptr) {}
+  TensorOrNone(const std::optional<at::Tensor>& tensor)
+      : tensor_(tensor.has_value() && tensor->defined() ? tensor->unsafeGetTensorImpl() : nullptr) {}
+
+  // Null if missing.
+  const c10::TensorImpl* impl() const { return tensor_; }
+
+ private:
+  const c10::TensorImpl* tensor_;
+};
+
+// A tensor that the device reads, or, as OutputArg, writes.
+class TensorArg {
+ public:
+  // A 0-dim CPU tensor is copied to the current device, a conjugated or negated view is made plain; any other tensor that is not
+  // on the current device is refused.
+  explicit TensorArg(TensorOrNone tensor);
+  explicit TensorArg(const at::Tensor& tensor) : TensorArg(TensorOrNone(tensor)) {}
+  ~TensorArg();
+  TensorArg(const TensorArg&) = delete;
+  TensorArg& operator=(const TensorArg&) = delete;
+
+  // Null for a missing tensor.
+  aclTensor* get() const { return descriptor_; }
+  std::string describe() const;
+
+  // After a call whose result shape depends on data: makes `tensor`, over the same memory, as large as the device says.
+  void give_shape_to(const at::Tensor& tensor) const;
+
+ protected:
+  struct Written {};
+  TensorArg(TensorOrNone tensor, Written);
+
+ private:
+  at::Tensor readable_;  // what the device reads in the tensor's place
+  const c10::TensorImpl* tensor_;
+  aclTensor* descriptor_ = nullptr;
+};
+
+// Nothing can stand in for what is written: the tensor itself must be plain and on the current device.
+class OutputArg : public TensorArg {
+ public:
+  explicit OutputArg(TensorOrNone tensor) : TensorArg(tensor, Written()) {}
+  explicit OutputArg(const at::Tensor& tensor) : OutputArg(TensorOrNone(tensor)) {}
+};
+
+class TensorListArg {
+ public:
+  // An undefined tensor is passed as a tensor of no elements: the indices of x[:, i] have such holes.
+  explicit TensorListArg(at::ITensorListRef tensors);
+  ~TensorListArg();
+  TensorListArg(const TensorListArg&) = delete;
+  TensorListArg& operator=(const TensorListArg&) = delete;
+
+  aclTensorList* get() const { return descriptor_; }
+  std::string describe() const;
+
+ private:
+  c10::SmallVector<at::Tensor, 2> readable_;
+  size_t size_;
+  aclTensorList* descriptor_;
+};
+
+class ScalarArg {
+ public:
+  explicit ScalarArg(const c10::Scalar& scalar) : descriptor_(make(scalar)), scalar_(scalar) {}
+  explicit ScalarArg(const std::optional<c10::Scalar>& scalar)
+      : descriptor_(scalar.has_value() ? make(*scalar) : nullptr), scalar_(scalar.value_or(c10::Scalar())) {}
+  ~ScalarArg();
+  ScalarArg(const ScalarArg&) = delete;
+  ScalarArg& operator=(const ScalarArg&) = delete;
+
+  aclScalar* get() const { return descriptor_; }
+  std::string describe() const;
+
+  static aclScalar* make(const c10::Scalar& scalar);
+
+ private:
+  aclScalar* descriptor_;
+  c10::Scalar scalar_;
+};
+
+class ScalarListArg {
+ public:
+  explicit ScalarListArg(at::ArrayRef<c10::Scalar> scalars);
+  ~ScalarListArg();
+  ScalarListArg(const ScalarListArg&) = delete;
+  ScalarListArg& operator=(const ScalarListArg&) = delete;
+
+  aclScalarList* get() const { return descriptor_; }
+  std::string describe() const;
+
+ private:
+  size_t size_;
+  aclScalarList* descriptor_;
+};
+
+// A missing list is null, an empty one is a descriptor of length 0.
+class IntArrayArg {
+ public:
+  explicit IntArrayArg(at::OptionalIntArrayRef values);
+  explicit IntArrayArg(at::IntArrayRef values) : IntArrayArg(at::OptionalIntArrayRef(values)) {}
+  ~IntArrayArg();
+  IntArrayArg(const IntArrayArg&) = delete;
+  IntArrayArg& operator=(const IntArrayArg&) = delete;
+
+  aclIntArray* get() const { return descriptor_; }
+  std::string describe() const;
+
+ private:
+  at::OptionalIntArrayRef values_;
+  aclIntArray* descriptor_;
+};
+
+class FloatArrayArg {
+ public:
+  explicit FloatArrayArg(std::optional<at::ArrayRef<double>> values);
+  ~FloatArrayArg();
+  FloatArrayArg(const FloatArrayArg&) = delete;
+  FloatArrayArg& operator=(const FloatArrayArg&) = delete;
+
+  aclFloatArray* get() const { return descriptor_; }
+  std::string describe() const;
+
+ private:
+  std::optional<at::ArrayRef<double>> values_;
+  aclFloatArray* descriptor_;
+};
+
+class BoolArrayArg {
+ public:
+  explicit BoolArrayArg(at::ArrayRef<bool> values);
+  ~BoolArrayArg();
+  BoolArrayArg(const BoolArrayArg&) = delete;
+  BoolArrayArg& operator=(const BoolArrayArg&) = delete;
+
+  aclBoolArray* get() const { return descriptor_; }
+  std::string describe() const { return c10::str(values_); }
+
+ private:
+  at::ArrayRef<bool> values_;
+  aclBoolArray* descriptor_;
+};
+
+// A value that is passed as it is.
+template <class Value>
+class PlainArg {
+ public:
+  explicit PlainArg(Value value) : value_(value) {}
+  Value get() const { return value_; }
+  std::string describe() const { return c10::str(value_); }
+
+ private:
+  Value value_;
+};
+
+class DtypeArg {
+ public:
+  explicit DtypeArg(at::ScalarType dtype) : dtype_(dtype), value_(acl_dtype(dtype)) {}
+  aclDataType get() const { return value_; }
+  std::string describe() const { return c10::toString(dtype_); }
+
+ private:
+  at::ScalarType dtype_;
+  aclDataType value_;
+};
+
+// aclnn functions take strings as char*, and do not write them.
+class StringArg {
+ public:
+  explicit StringArg(const char* text) : text_(text) {}
+  char* get() const { return const_cast<char*>(text_); }
+  std::string describe() const { return text_ == nullptr ? "none" : text_; }
+
+ private:
+  const char* text_;
+};
+
+}  // namespace torch_npu

@@ -1,0 +1,139 @@
+// Scaled dot product attention: one fused call where the device has it, PyTorch's composition otherwise.
+#include <ATen/Context.h>
+#include <ATen/OpMathType.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/native/DispatchStub.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_transformer_encoder_layer_fwd_native.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/library.h>
+
+#include <cmath>
+
+#include "aten/allocate.h"
+#include "aten/device_scope.h"
+#include "plugin/calls.h"
+
+namespace torch_npu {
+namespace {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+double scale_of(const at::Tensor& query, std::optional<double> scale) {
+  return scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(-1))));
+}
+
+bool is_fused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& mask,
+              double dropout) {
+  if (dropout != 0 || !at::isFloatingType(query.scalar_type()) || (mask.has_value() && mask->requires_grad())) return false;
+  for (const at::Tensor* operand : {&query, &key, &value}) {
+    if (operand->dim() != 4 || operand->scalar_type() != query.scalar_type() || operand->numel() == 0) return false;
+    if (operand->size(0) != query.size(0) || operand->size(1) != query.size(1) || operand->size(3) != query.size(3)) return false;
+    if (operand->stride(-1) != 1) return false;
+  }
+  return !mask.has_value() || mask->dim() == 2 || mask->dim() == 4;
+}
+
+int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& mask,
+               double dropout, bool /*is_causal*/, std::optional<double> /*scale*/, bool /*enable_gqa*/) {
+  const bool fused = at::globalContext().userEnabledOverrideableSDP() && is_fused(query, key, value, mask, dropout);
+  return static_cast<int64_t>(fused ? at::SDPBackend::overrideable : at::SDPBackend::math);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
+attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& mask, double dropout,
+          bool is_causal, bool /*return_debug_mask*/, std::optional<double> scale) {
+  const DeviceScope scope(query);
+  const int64_t batch = query.size(0), heads = query.size(1), length = query.size(2);
+  // Heads lie beside each other, as the projection behind attention reads them.
+  at::Tensor out = empty({batch, length, heads, value.size(3)}, query.dtype()).transpose(1, 2);
+  at::Tensor logsumexp = empty({batch, length, heads}, at::toOpMathType(query.scalar_type())).transpose(1, 2);
+  call::aclnnSoftAttention(query, key, value, mask, dropout, is_causal, scale_of(query, scale), out, logsumexp);
+  return {std::move(out), std::move(logsumexp), {}, {}, length, key.size(2), {}, {}, {}};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
+    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& mask,
+    std::array<bool, 4> /*grad_input_mask*/, const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& /*cum_seq_q*/,
+    const at::Tensor& /*cum_seq_k*/, int64_t /*max_q*/, int64_t /*max_k*/, double dropout, bool is_causal,
+    const at::Tensor& /*philox_seed*/, const at::Tensor& /*philox_offset*/, std::optional<double> scale) {
+  const DeviceScope scope(query);
+  const auto like_heads = [](const at::Tensor& tensor) {
+    return empty({tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)}, tensor.dtype()).transpose(1, 2);
+  };
+  at::Tensor grad_query = like_heads(query), grad_key = like_heads(key), grad_value = like_heads(value);
+  call::aclnnSoftAttentionBackward(grad_out, query, key, value, out, logsumexp, mask, dropout, is_causal, scale_of(query, scale),
+                                   grad_query, grad_key, grad_value);
+  return {std::move(grad_query), std::move(grad_key), std::move(grad_value), at::Tensor()};
+}
+
+// ---- the layers that nn.TransformerEncoder and nn.MultiheadAttention call in inference ----
+
+enum MaskType : int64_t { kSourceMask = 0, kPaddingMask = 1 };
+
+// What is added to the scores: minus infinity where the mask is true.
+OptionalTensor additive_mask(const OptionalTensor& mask, std::optional<int64_t> type, const at::Tensor& query) {
+  if (!mask.has_value() || !mask->defined()) return std::nullopt;
+  at::Tensor shaped = *mask;
+  if (type == kPaddingMask) shaped = shaped.view({shaped.size(0), 1, 1, shaped.size(1)});
+  if (type == kSourceMask) shaped = shaped.view({1, 1, shaped.size(0), shaped.size(1)});
+  shaped = shaped.expand({query.size(0), query.size(1), query.size(2), shaped.size(-1)});
+  if (shaped.scalar_type() != at::kBool) return shaped;
+  return at::zeros_like(shaped, query.options()).masked_fill_(shaped, -std::numeric_limits<double>::infinity());
+}
+
+std::tuple<at::Tensor, at::Tensor> multi_head_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                                        int64_t embed_dim, int64_t heads, const at::Tensor& qkv_weight,
+                                                        const at::Tensor& qkv_bias, const at::Tensor& proj_weight,
+                                                        const at::Tensor& proj_bias, const OptionalTensor& mask,
+                                                        bool need_weights, bool average_weights,
+                                                        std::optional<int64_t> mask_type) {
+  TORCH_CHECK(query.dim() == 3, "expected 3-D `query`, got ", query.dim(), "-D tensor");
+  TORCH_CHECK(query.size(2) == embed_dim && embed_dim % heads == 0, "embed_dim ", embed_dim, " does not fit query ",
+              query.sizes(), " and ", heads, " heads");
+  const auto weights = qkv_weight.chunk(3, 0), biases = qkv_bias.chunk(3, 0);
+  const auto project = [&](const at::Tensor& input, size_t part) {
+    return at::linear(input, weights[part], biases[part]).view({input.size(0), input.size(1), heads, -1}).transpose(1, 2);
+  };
+  const at::Tensor q = project(query, 0), k = project(key, 1), v = project(value, 2);
+  const OptionalTensor bias = additive_mask(mask, mask_type, q);
+  at::Tensor scores, heads_out;
+  if (need_weights) {
+    scores = at::matmul(q / std::sqrt(static_cast<double>(q.size(-1))), k.transpose(-2, -1));
+    if (bias.has_value()) scores = scores + *bias;
+    scores = scores.softmax(-1);
+    heads_out = at::matmul(scores, v);
+    if (average_weights) scores = scores.mean(1);
+  } else {
+    heads_out = at::scaled_dot_product_attention(q, k, v, bias);
+  }
+  const at::Tensor joined = heads_out.transpose(1, 2).reshape({query.size(0), query.size(1), embed_dim});
+  return {at::linear(joined, proj_weight, proj_bias), std::move(scores)};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_fused_sdp_choice", TORCH_FN(choose));
+  m.impl("_native_multi_head_attention", TORCH_FN(multi_head_attention));
+  m.impl("_transformer_encoder_layer_fwd", TORCH_FN(at::native::transformer_encoder_layer_forward));
+  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
+}
+
+int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& mask,
+                         double dropout, bool is_causal, std::optional<double> scale, bool enable_gqa) {
+  return choose(query, key, value, mask, dropout, is_causal, scale, enable_gqa);
+}
+
+}  // namespace torch_npu
+
+namespace at::native {
+
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &torch_npu::choose_attention)
+
+}  // namespace at::native

@@ -1,0 +1,108 @@
+// Operators whose result size only the device knows: they wait for it. The result is made for the worst case first, and copied
+// into its own memory when it turned out to be much smaller.
+#include <ATen/ExpandUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/aminmax.h>
+#include <torch/library.h>
+
+#include "aten/allocate.h"
+#include "aten/device_scope.h"
+#include "plugin/calls.h"
+
+namespace torch_npu {
+namespace {
+
+at::Tensor compact(at::Tensor tensor) {
+  constexpr size_t kNotWorthIt = 4096;
+  const size_t reserved = tensor.storage().nbytes();
+  return reserved > kNotWorthIt && tensor.nbytes() < reserved / 2 ? tensor.clone() : tensor;
+}
+
+at::Tensor nonzero(const at::Tensor& self) {
+  const DeviceScope scope(self);
+  const at::Tensor out = empty({self.numel(), self.dim()}, at::kLong);
+  if (self.numel() > 0) call::aclnnNonzero(self, out);
+  return compact(out);
+}
+
+at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
+  TORCH_CHECK(out.scalar_type() == at::kLong, "nonzero: Expected out tensor to have scalar type Long but got scalar type ",
+              out.scalar_type());
+  TORCH_CHECK(self.device() == out.device(), "expected self and out to be on the same device, but got out on ", out.device(),
+              " and self on ", self.device());
+  const at::Tensor found = nonzero(self);
+  at::native::resize_output(out, found.sizes());
+  return out.copy_(found);
+}
+
+at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
+  TORCH_CHECK(self.device() == mask.device(), "Expected all tensors to be on the same device, but found at least two devices, ",
+              self.device(), " and ", mask.device(), "!");
+  const DeviceScope scope(self);
+  const int64_t most = c10::multiply_integers(at::infer_size_dimvector(self.sizes(), mask.sizes()));
+  const at::Tensor out = empty({most}, self.dtype());
+  if (most > 0) call::aclnnMaskedSelect(self, mask, out);
+  return compact(out);
+}
+
+at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
+  TORCH_CHECK(self.scalar_type() == out.scalar_type(), "masked_select(): self and result must have the same scalar type");
+  const at::Tensor found = masked_select(self, mask);
+  at::native::resize_output(out, found.sizes());
+  return out.copy_(found);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> unique2(const at::Tensor& self, bool sorted, bool return_inverse,
+                                                       bool return_counts) {
+  const DeviceScope scope(self);
+  const at::Tensor values = empty({self.numel()}, self.dtype());
+  const at::Tensor inverse = return_inverse ? empty(self.sizes(), at::kLong) : empty({0}, at::kLong);
+  const at::Tensor counts = empty({return_counts ? self.numel() : 0}, at::kLong);
+  if (self.numel() > 0) call::aclnnUnique2(self, sorted, return_inverse, return_counts, values, inverse, counts);
+  return {compact(values), inverse, compact(counts)};
+}
+
+at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, int64_t minlength) {
+  TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
+  TORCH_CHECK(self.dim() == 1 && at::isIntegralType(self.scalar_type(), false),
+              "bincount only supports 1-d non-negative integral ", "inputs.");
+  const bool weighted = weights.has_value() && weights->defined();
+  TORCH_CHECK(!weighted || weights->sizes() == self.sizes(), "weights should be 1-d and have the same length as input");
+  const DeviceScope scope(self);
+  int64_t bins = minlength;
+  if (self.numel() > 0) {
+    const auto [smallest, largest] = at::aminmax(self);
+    TORCH_CHECK(smallest.item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
+    bins = std::max(bins, largest.item<int64_t>() + 1);
+  }
+  const at::ScalarType dtype = !weighted ? at::kLong : weights->scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
+  at::Tensor out = empty({bins}, dtype);
+  if (self.numel() == 0) return out.zero_();
+  call::aclnnBincount(self, weights, minlength, out);
+  return out;
+}
+
+at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> output_size) {
+  TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
+  TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt, "repeats has to be Long or Int tensor");
+  const DeviceScope scope(repeats);
+  const int64_t size = output_size.has_value() ? *output_size : repeats.sum().item<int64_t>();
+  at::Tensor out = empty({size}, repeats.dtype());
+  call::aclnnRepeatInterleaveTensor(repeats, size, out);
+  return out;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("nonzero", TORCH_FN(nonzero));
+  m.impl("nonzero.out", TORCH_FN(nonzero_out));
+  m.impl("masked_select", TORCH_FN(masked_select));
+  m.impl("masked_select.out", TORCH_FN(masked_select_out));
+  m.impl("_unique2", TORCH_FN(unique2));
+  m.impl("bincount", TORCH_FN(bincount));
+  m.impl("repeat_interleave.Tensor", TORCH_FN(repeat_interleave));
+}
+
+}  // namespace torch_npu

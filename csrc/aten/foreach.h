@@ -1,0 +1,16 @@
+// Lists of tensors in one launch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace torch_npu {
+
+// Whether the lists are on one npu and alike enough in dtype and layout for one launch, and no scalar changes the dtype.
+bool can_use_one_launch(at::ArrayRef<at::TensorList> lists, at::ArrayRef<at::Scalar> scalars, bool integers_become_floating);
+
+// One new tensor like each.
+std::vector<at::Tensor> empty_as(at::TensorList like);
+
+}  // namespace torch_npu

@@ -1,0 +1,392 @@
+#include "aten/infer.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/WrapDimUtilsMulti.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/native/ConvUtils.h>
+#include <ATen/native/ReduceOpsUtils.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/promote_types.h>
+#include <ATen/ops/result_type.h>
+
+#include "aten/structured.h"
+
+namespace torch_npu {
+
+Output like(const at::Tensor& tensor, at::ScalarType dtype) {
+  Output output = sized(tensor.sizes(), tensor.options().dtype(dtype));
+  if (tensor.is_contiguous()) return output;
+  if (tensor.is_non_overlapping_and_dense()) {
+    output.strides = Sizes(tensor.strides());
+  } else {
+    output.strides = Sizes(at::infer_dense_strides(tensor.sizes(), tensor.strides()));
+  }
+  return output;
+}
+
+Output formatted_like(const at::Tensor& tensor) {
+  Output output = sized(tensor.sizes(), tensor.options());
+  output.options = output.options.memory_format(tensor.suggest_memory_format());
+  return output;
+}
+
+namespace infer {
+
+namespace {
+
+bool defined(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
+
+// The broadcast of all operands, laid out as TensorIterator does it; it also refuses operands of two devices. Number-like
+// operands may be on CPU.
+Output broadcast(std::initializer_list<std::reference_wrapper<const at::Tensor>> operands, at::ScalarType dtype) {
+  const at::Tensor& first = *operands.begin();
+  c10::Device device = first.device();
+  bool alike = true;
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).check_all_same_dtype(false).allow_cpu_scalars(true).add_owned_output(at::Tensor());
+  for (const at::Tensor& operand : operands) {
+    alike = alike && operand.is_contiguous() && operand.device() == device && operand.sizes() == first.sizes();
+    config.add_const_input(operand);
+  }
+  if (alike) return sized(first.sizes(), first.options().dtype(dtype));
+  for (const at::Tensor& operand : operands) {
+    if (!operand.is_cpu()) device = operand.device();
+  }
+  Functional<at::TensorIteratorBase, 1> iterator;
+  iterator.build(config.declare_static_dtype_and_device(dtype, device));
+  const at::Tensor& made = iterator.output(0);
+  return {.sizes = Sizes(made.sizes()), .strides = Sizes(made.strides()), .options = made.options(), .made = made};
+}
+
+Output reduced_loss(const at::Tensor& self, const at::Tensor& target, int64_t reduction) {
+  const at::ScalarType dtype = at::result_type(self, target);
+  return reduction == at::Reduction::None ? broadcast({self, target}, dtype) : sized({}, self.options().dtype(dtype));
+}
+
+// Statistics of a normalisation are kept in float32 when a half-precision input meets float32 parameters.
+at::ScalarType statistics_dtype(const at::Tensor& input, const OptionalTensor& parameter) {
+  return defined(parameter) && at::isReducedFloatingType(input.scalar_type()) ? parameter->scalar_type() : input.scalar_type();
+}
+
+Outputs<3> masked(Output first, Output second, Output third, std::array<bool, 3> mask) {
+  Outputs<3> outputs{std::move(first), std::move(second), std::move(third)};
+  for (size_t index = 0; index < 3; ++index) outputs[index].wanted = mask[index];
+  return outputs;
+}
+
+}  // namespace
+
+Outputs<1> absolute(const at::Tensor& self) { return {like(self, c10::toRealValueType(self.scalar_type()))}; }
+
+Outputs<1> truth_of_two(const at::Tensor& self, const at::Tensor& other) { return {broadcast({self, other}, at::kBool)}; }
+
+Outputs<1> promoted(const at::Tensor& self, const at::Tensor& other) {
+  return {broadcast({self, other}, at::result_type(self, other))};
+}
+
+Outputs<1> number_first(const at::Scalar& self, const at::Tensor& other) { return {like(other, at::result_type(self, other))}; }
+
+Outputs<1> where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
+  TORCH_CHECK(condition.scalar_type() == at::kBool || condition.scalar_type() == at::kByte,
+              "where expected condition to be a boolean tensor, but got a tensor with dtype ", condition.scalar_type());
+  return {broadcast({condition, self, other}, at::result_type(self, other))};
+}
+
+Outputs<1> flip(const at::Tensor& self, at::IntArrayRef dims) {
+  at::dim_list_to_bitset(dims, self.dim());
+  return {like(self)};
+}
+
+Outputs<1> roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {
+  TORCH_CHECK(!shifts.empty(), "`shifts` required");
+  TORCH_CHECK(dims.size() == shifts.size() || (dims.empty() && shifts.size() == 1),
+              "shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
+  for (const int64_t dim : dims) at::maybe_wrap_dim(dim, self.dim());
+  return {dims.empty() ? sized(self.sizes(), self.options()) : formatted_like(self)};
+}
+
+Outputs<1> hardtanh(const at::Tensor& self, const at::Scalar& min_val, const at::Scalar& max_val) {
+  TORCH_CHECK(self.scalar_type() != at::kBool, "Bool inputs not supported for hardtanh");
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()) || (min_val.isIntegral(false) && max_val.isIntegral(false)) ||
+                  min_val.toDouble() <= max_val.toDouble(),
+              "cannot do hardtanh on an unsigned type with negative limits");
+  return {like(self)};
+}
+
+Outputs<2> log_sigmoid(const at::Tensor& self) { return {like(self), sized(self.sizes(), self.options())}; }
+
+Outputs<1> logit(const at::Tensor& self, std::optional<double> /*eps*/) {
+  const bool whole = at::isIntegralType(self.scalar_type(), /*includeBool=*/true);
+  return {like(self, whole ? c10::get_default_dtype_as_scalartype() : self.scalar_type())};
+}
+
+Outputs<2> along_dim(const at::Tensor& self, int64_t dim, bool keepdim) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  Sizes sizes(self.sizes());
+  if (self.dim() > 0 && keepdim) sizes[dim] = 1;
+  if (self.dim() > 0 && !keepdim) sizes.erase(sizes.begin() + dim);
+  return {sized(sizes, self.options()), sized(sizes, self.options().dtype(at::kLong))};
+}
+
+Outputs<1> histc(const at::Tensor& self, int64_t bins, const at::Scalar& /*min*/, const at::Scalar& /*max*/) {
+  TORCH_CHECK(bins > 0, "bins must be > 0");
+  return {sized({bins}, self.options())};
+}
+
+Outputs<1> cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> /*compute_mode*/) {
+  TORCH_CHECK(x1.dim() >= 2 && x2.dim() >= 2, "cdist only supports at least 2D tensors, got ", x1.dim(), "D and ", x2.dim(), "D");
+  TORCH_CHECK(x1.size(-1) == x2.size(-1), "X1 and X2 must have the same number of columns. X1: ", x1.size(-1),
+              " X2: ", x2.size(-1));
+  TORCH_CHECK(p >= 0, "cdist only supports non-negative p values");
+  Sizes sizes(at::infer_size_dimvector(x1.sizes().slice(0, x1.dim() - 2), x2.sizes().slice(0, x2.dim() - 2)));
+  sizes.push_back(x1.size(-2));
+  sizes.push_back(x2.size(-2));
+  return {sized(sizes, x1.options())};
+}
+
+Outputs<1> prod(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+  const at::ScalarType own = self.scalar_type();
+  return {sized({}, self.options().dtype(dtype.value_or(at::isIntegralType(own, true) ? at::kLong : own)))};
+}
+
+Outputs<1> trace(const at::Tensor& self) {
+  TORCH_CHECK(self.dim() == 2, "trace: expected a matrix");
+  const at::ScalarType own = self.scalar_type();
+  return {sized({}, self.options().dtype(at::isIntegralType(own, true) ? at::kLong : own))};
+}
+
+Outputs<1> nansum(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, std::optional<at::ScalarType> dtype) {
+  TORCH_CHECK(!self.is_complex(), "nansum does not support complex inputs");
+  const at::ScalarType own = self.scalar_type();
+  const auto mask = at::native::make_dim_mask(dims, self.dim());
+  return {sized(at::native::shape_from_dim_mask(self, mask, keepdim),
+                self.options().dtype(dtype.value_or(at::isIntegralType(own, true) ? at::kLong : own)))};
+}
+
+Outputs<1> addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2, const at::Scalar& /*beta*/,
+                const at::Scalar& /*alpha*/) {
+  TORCH_CHECK(vec1.dim() == 1 && vec2.dim() == 1, "addr: Expected 1-D arguments vec1 and vec2, but got ", vec1.dim(), "-D and ",
+              vec2.dim(), "-D");
+  const at::ScalarType dtype = at::promote_types(at::result_type(self, vec1), vec2.scalar_type());
+  return {sized({vec1.size(0), vec2.size(0)}, self.options().dtype(dtype))};
+}
+
+Outputs<1> addbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& /*beta*/,
+                  const at::Scalar& /*alpha*/) {
+  TORCH_CHECK(batch1.dim() == 3 && batch2.dim() == 3, "batch1 and batch2 must be 3D tensors");
+  TORCH_CHECK(batch1.size(0) == batch2.size(0) && batch1.size(2) == batch2.size(1), "Incompatible matrix sizes for bmm (",
+              batch1.sizes(), " and ", batch2.sizes(), ")");
+  return {sized({batch1.size(1), batch2.size(2)}, self.options())};
+}
+
+Outputs<1> dot(const at::Tensor& self, const at::Tensor& tensor) {
+  TORCH_CHECK(self.dim() == 1 && tensor.dim() == 1, "1D tensors expected, but got ", self.dim(), "D and ", tensor.dim(),
+              "D tensors");
+  TORCH_CHECK(self.scalar_type() == tensor.scalar_type(), "dot : expected both vectors to have same dtype, but found ",
+              self.scalar_type(), " and ", tensor.scalar_type());
+  TORCH_CHECK(self.numel() == tensor.numel(), "inconsistent tensor size, expected tensor [", self.numel(), "] and src [",
+              tensor.numel(), "] to have the same number of elements, but got ", self.numel(), " and ", tensor.numel(),
+              " elements respectively");
+  return {sized({}, self.options())};
+}
+
+Outputs<1> bucketize(const at::Tensor& self, const at::Tensor& boundaries, bool out_int32, bool /*right*/) {
+  TORCH_CHECK(boundaries.dim() == 1, "boundaries tensor must be 1 dimension, but got dim(", boundaries.dim(), ")");
+  return {sized(self.sizes(), self.options().dtype(out_int32 ? at::kInt : at::kLong))};
+}
+
+Outputs<1> index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  TORCH_CHECK_INDEX(index.dim() <= 1, "index_select(): Index is supposed to be a vector");
+  TORCH_CHECK(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt,
+              "index_select(): Expected dtype int32 or int64 for index");
+  TORCH_CHECK(self.dim() > 0 || index.numel() == 1, "index_select(): Index to scalar can have only 1 value, got ", index.numel(),
+              " value(s)");
+  Output output = sized(self.sizes(), self.options());
+  if (self.dim() > 0) output.sizes[dim] = index.numel();
+  return {output};
+}
+
+Outputs<1> reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding) {
+  TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "reflection_pad2d: expected a 3D or 4D input, but got ", self.sizes());
+  TORCH_CHECK(padding.size() == 4, "reflection_pad2d: expected four paddings, but got ", padding.size());
+  const int64_t height = self.size(-2), width = self.size(-1);
+  TORCH_CHECK(padding[0] < width && padding[1] < width && padding[2] < height && padding[3] < height,
+              "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ", padding,
+              " for input ", self.sizes());
+  Output output = formatted_like(self);
+  output.sizes[self.dim() - 2] += padding[2] + padding[3];
+  output.sizes[self.dim() - 1] += padding[0] + padding[1];
+  return {output};
+}
+
+Outputs<1> huber_loss(const at::Tensor& self, const at::Tensor& target, int64_t reduction, double delta) {
+  TORCH_CHECK(delta > 0, "huber_loss does not support non-positive values for delta.");
+  return {reduced_loss(self, target, reduction)};
+}
+
+Outputs<1> mse_loss_backward(const at::Tensor& /*grad_output*/, const at::Tensor& self, const at::Tensor& target,
+                             int64_t /*reduction*/) {
+  return {broadcast({self, target}, at::result_type(self, target))};
+}
+
+Outputs<1> binary_cross_entropy(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& /*weight*/,
+                                int64_t reduction) {
+  TORCH_CHECK(self.sizes() == target.sizes(), "Using a target size (", target.sizes(), ") that is different to the input size (",
+              self.sizes(), ") is deprecated. Please ensure they have the same size.");
+  return {reduction == at::Reduction::None ? like(self) : sized({}, self.options())};
+}
+
+Outputs<1> binary_cross_entropy_backward(const at::Tensor& /*grad_output*/, const at::Tensor& self, const at::Tensor& /*target*/,
+                                         const OptionalTensor& /*weight*/, int64_t /*reduction*/) {
+  return {like(self)};
+}
+
+Outputs<2> nll_loss2d(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight, int64_t reduction,
+                      int64_t /*ignore_index*/) {
+  TORCH_CHECK(self.dim() == 4, "only batches of spatial inputs supported (4D tensors), but got input of dimension: ", self.dim());
+  TORCH_CHECK(target.dim() == 3,
+              "only batches of spatial targets supported (3D tensors) but got targets of dimension: ", target.dim());
+  TORCH_CHECK(self.size(0) == target.size(0) && self.size(2) == target.size(1) && self.size(3) == target.size(2),
+              "size mismatch (got input: ", self.sizes(), " , target: ", target.sizes());
+  TORCH_CHECK(!defined(weight) || weight->numel() == self.size(1),
+              "weight tensor should be defined either for all or no classes");
+  return {reduction == at::Reduction::None ? sized(target.sizes(), self.options()) : sized({}, self.options()),
+          sized({}, self.options())};
+}
+
+Outputs<1> convolution(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& /*bias*/, at::IntArrayRef stride,
+                       at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+                       int64_t groups) {
+  TORCH_CHECK(input.scalar_type() == weight.scalar_type(), "Input type (", input.toString(), ") and weight type (",
+              weight.toString(), ") should be the same");
+  const auto sizes =
+      transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation, groups)
+                 : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+  Output output = sized(sizes, input.options());
+  auto format = input.suggest_memory_format();
+  if (format == at::MemoryFormat::Contiguous) format = weight.suggest_memory_format();
+  output.options = output.options.memory_format(format);
+  return {output};
+}
+
+Outputs<3> batch_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& /*bias*/,
+                      const OptionalTensor& running_mean, const OptionalTensor& /*running_var*/, bool training,
+                      double /*momentum*/, double /*eps*/) {
+  const auto options = input.options().dtype(statistics_dtype(input, defined(weight) ? weight : running_mean));
+  const Output statistics = sized({training ? input.size(1) : 0}, options);
+  return {formatted_like(input), statistics, statistics};
+}
+
+Outputs<3> batch_norm_backward(const at::Tensor& /*grad_out*/, const at::Tensor& input, const OptionalTensor& weight,
+                               const OptionalTensor& running_mean, const OptionalTensor& /*running_var*/,
+                               const OptionalTensor& /*save_mean*/, const OptionalTensor& /*save_invstd*/, bool /*train*/,
+                               double /*eps*/, std::array<bool, 3> output_mask) {
+  const auto options = input.options().dtype(statistics_dtype(input, defined(weight) ? weight : running_mean));
+  const Output parameter = sized({input.size(1)}, options);
+  return masked(formatted_like(input), parameter, parameter, output_mask);
+}
+
+Outputs<3> layer_norm(const at::Tensor& input, at::IntArrayRef normalized_shape, const OptionalTensor& weight,
+                      const OptionalTensor& bias, double /*eps*/) {
+  const auto rank = static_cast<int64_t>(normalized_shape.size());
+  TORCH_CHECK(rank >= 1,
+              "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got ",
+              "normalized_shape = ", normalized_shape);
+  TORCH_CHECK(!defined(weight) || weight->sizes() == normalized_shape,
+              "Expected weight to be of same shape as normalized_shape, but ", "got weight of shape ",
+              defined(weight) ? weight->sizes() : at::IntArrayRef{}, " and normalized_shape = ", normalized_shape);
+  TORCH_CHECK(!defined(bias) || bias->sizes() == normalized_shape,
+              "Expected bias to be of same shape as normalized_shape, but got ", "bias of shape ",
+              defined(bias) ? bias->sizes() : at::IntArrayRef{}, " and normalized_shape = ", normalized_shape);
+  TORCH_CHECK(input.dim() >= rank && input.sizes().slice(input.dim() - rank) == normalized_shape,
+              "Given normalized_shape=", normalized_shape, ", expected input with shape [*, ", c10::Join(", ", normalized_shape),
+              "], but got input of size", input.sizes());
+  Output statistics = sized(input.sizes(), input.options().dtype(statistics_dtype(input, weight)));
+  std::fill(statistics.sizes.end() - rank, statistics.sizes.end(), 1);
+  return {sized(input.sizes(), input.options()), statistics, statistics};
+}
+
+Outputs<3> layer_norm_backward(const at::Tensor& /*grad_out*/, const at::Tensor& input, at::IntArrayRef normalized_shape,
+                               const at::Tensor& /*mean*/, const at::Tensor& /*rstd*/, const OptionalTensor& weight,
+                               const OptionalTensor& bias, std::array<bool, 3> output_mask) {
+  const auto of = [&](const OptionalTensor& parameter) {
+    return sized(normalized_shape, defined(parameter) ? parameter->options() : input.options());
+  };
+  return masked(sized(input.sizes(), input.options()), of(weight), of(bias), output_mask);
+}
+
+Outputs<3> group_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& /*bias*/, int64_t batch,
+                      int64_t /*channels*/, int64_t /*pixels*/, int64_t group, double /*eps*/) {
+  const Output statistics = sized({batch, group}, input.options().dtype(statistics_dtype(input, weight)));
+  return {formatted_like(input), statistics, statistics};
+}
+
+Outputs<3> group_norm_backward(const at::Tensor& /*grad_out*/, const at::Tensor& input, const at::Tensor& /*mean*/,
+                               const at::Tensor& /*rstd*/, const OptionalTensor& weight, int64_t /*batch*/, int64_t channels,
+                               int64_t /*pixels*/, int64_t /*group*/, std::array<bool, 3> output_mask) {
+  const Output parameter = sized({channels}, defined(weight) ? weight->options() : input.options());
+  return masked(formatted_like(input), parameter, parameter, output_mask);
+}
+
+Outputs<1> grid_sampler_2d(const at::Tensor& input, const at::Tensor& grid, int64_t /*interpolation_mode*/,
+                           int64_t /*padding_mode*/, bool /*align_corners*/) {
+  return {sized({input.size(0), input.size(1), grid.size(1), grid.size(2)}, input.options())};
+}
+
+Outputs<2> grid_sampler_2d_backward(const at::Tensor& /*grad_output*/, const at::Tensor& input, const at::Tensor& grid,
+                                    int64_t /*interpolation_mode*/, int64_t /*padding_mode*/, bool /*align_corners*/,
+                                    std::array<bool, 2> output_mask) {
+  Outputs<2> outputs{sized(input.sizes(), input.options()), sized(grid.sizes(), grid.options())};
+  outputs[0].wanted = output_mask[0];
+  return outputs;
+}
+
+Outputs<1> im2col(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef dilation, at::IntArrayRef padding,
+                  at::IntArrayRef stride) {
+  TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "im2col: expected a 3D or 4D input, but got ", self.sizes());
+  int64_t columns = 1;
+  for (int64_t axis = 0; axis < 2; ++axis) {
+    const int64_t span = dilation[axis] * (kernel_size[axis] - 1) + 1;
+    columns *= (self.size(axis - 2) + 2 * padding[axis] - span) / stride[axis] + 1;
+  }
+  TORCH_CHECK(columns > 0, "im2col: the window is larger than the padded input ", self.sizes());
+  Sizes sizes(self.sizes().slice(0, self.dim() - 3));
+  sizes.push_back(self.size(-3) * kernel_size[0] * kernel_size[1]);
+  sizes.push_back(columns);
+  return {sized(sizes, self.options())};
+}
+
+Outputs<1> col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size, at::IntArrayRef /*dilation*/,
+                  at::IntArrayRef /*padding*/, at::IntArrayRef /*stride*/) {
+  TORCH_CHECK(self.dim() == 2 || self.dim() == 3, "col2im: expected a 2D or 3D input, but got ", self.sizes());
+  Sizes sizes(self.sizes().slice(0, self.dim() - 2));
+  sizes.push_back(self.size(-2) / (kernel_size[0] * kernel_size[1]));
+  sizes.append(output_size.begin(), output_size.end());
+  return {sized(sizes, self.options())};
+}
+
+Outputs<1> adaptive_avg_pool(const at::Tensor& self, at::IntArrayRef output_size) {
+  const auto rank = static_cast<int64_t>(output_size.size());
+  TORCH_CHECK(self.dim() == rank + 1 || self.dim() == rank + 2, "adaptive_avg_pool", rank, "d(): Expected ", rank + 1, "D or ",
+              rank + 2, "D tensor, but got ", self.sizes());
+  for (int64_t dim = self.dim() - rank; dim < self.dim(); ++dim) {
+    TORCH_CHECK(self.size(dim) > 0, "adaptive_avg_pool", rank,
+                "d(): Expected input to have non-zero size for non-batch dimensions, ", "but input has sizes ", self.sizes(),
+                " with dimension ", dim, " being empty");
+  }
+  Output output = formatted_like(self);
+  std::copy(output_size.begin(), output_size.end(), output.sizes.end() - rank);
+  return {output};
+}
+
+Outputs<3> lstm_cell(const at::Tensor& input_gates, const at::Tensor& /*hidden_gates*/, const at::Tensor& cx,
+                     const OptionalTensor& /*input_bias*/, const OptionalTensor& /*hidden_bias*/) {
+  const Output state = sized(cx.sizes(), cx.options());
+  return {state, state, sized(input_gates.sizes(), input_gates.options())};
+}
+
+}  // namespace infer
+}  // namespace torch_npu

@@ -1,0 +1,36 @@
+#include "aten/launch.h"
+
+#include "acl/library.h"
+#include "core/allocator.h"
+
+namespace torch_npu::detail {
+
+EntryPoints find_function(const char* name) {
+  void* plan = acl::find_op_symbol((std::string(name) + "GetWorkspaceSize").c_str());
+  void* run = acl::find_op_symbol(name);
+  TORCH_CHECK_NOT_IMPLEMENTED(plan != nullptr && run != nullptr, "The operator library beside ", acl::library_info().path,
+                              " has no ", name, ", which this operator needs. Another device library may have it.");
+  return {plan, reinterpret_cast<RunFunction>(run)};
+}
+
+std::string join(std::initializer_list<std::string> arguments) {
+  std::string text;
+  for (const std::string& argument : arguments) text += (text.empty() ? "" : ", ") + argument;
+  return text;
+}
+
+void refuse(const char* name, aclnnStatus status, std::initializer_list<std::string> arguments) {
+  const std::string reason = acl::describe(static_cast<aclError>(status), name);
+  TORCH_CHECK(false, reason, "\nArguments: ", join(arguments));
+}
+
+void run_on(NPUStream stream, const char* name, RunFunction run, uint64_t workspace_size, aclOpExecutor* executor) {
+  if (C10_LIKELY(workspace_size == 0)) {
+    acl::check(static_cast<aclError>(run(nullptr, 0, executor, stream.stream())), name);
+    return;
+  }
+  const at::DataPtr workspace = allocate_workspace(workspace_size);
+  acl::check(static_cast<aclError>(run(workspace.get(), workspace_size, executor, stream.stream())), name);
+}
+
+}  // namespace torch_npu::detail

@@ -1,0 +1,93 @@
+// Views and storages: PyTorch's own functions where they touch no memory, ours where a storage may have to grow.
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/ResizeCommon.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/is_set_to_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
+#include <ATen/ops/view_native.h>
+#include <torch/library.h>
+
+#include "aten/device_scope.h"
+#include "core/allocator.h"
+#include "core/storage.h"
+
+namespace torch_npu {
+namespace {
+
+void grow_storage(const at::Tensor& self, size_t bytes) {
+  c10::TensorImpl* impl = self.unsafeGetTensorImpl();
+  const c10::Storage& storage = impl->unsafe_storage();
+  if (!storage) {
+    impl->set_storage_keep_dtype(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                                       allocate_memory(bytes), getNPUAllocator(), true));
+  } else if (bytes > storage.nbytes()) {
+    resize_storage(*storage.unsafeGetStorageImpl(), bytes);
+  }
+}
+
+const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat> format) {
+  c10::TensorImpl* impl = self.unsafeGetTensorImpl();
+  const size_t old_bytes = impl->unsafe_storage() ? impl->unsafe_storage().nbytes() : 0;
+  if (self.sizes() != size) {
+    const DeviceScope scope(self);
+    impl->set_sizes_contiguous(size);
+    if (self.numel() > 0) {
+      grow_storage(self, at::detail::computeStorageNbytesContiguous(size, self.dtype().itemsize(), self.storage_offset()));
+    }
+  }
+  if (format.has_value()) {
+    TORCH_CHECK(*format != at::MemoryFormat::Preserve, "Unsupported memory format", *format);
+    impl->empty_tensor_restride(*format);
+  }
+  if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory())) {
+    at::native::fill_resize_deterministic_(self, static_cast<int64_t>(old_bytes));
+  }
+  return self;
+}
+
+at::Tensor& set_storage_(at::Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef size, at::IntArrayRef stride) {
+  at::native::checkSetStorage(self, std::move(source), offset, size, stride);
+  const DeviceScope scope(self);
+  c10::TensorImpl* impl = self.unsafeGetTensorImpl();
+  impl->set_storage_offset(offset);
+  if (stride.data() == nullptr) {
+    impl->set_sizes_contiguous(size);
+  } else {
+    impl->set_sizes_and_strides(size, stride);
+  }
+  if (self.numel() > 0) {
+    grow_storage(self, at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.dtype().itemsize(), offset));
+  }
+  return self;
+}
+
+at::Tensor& set_empty_(at::Tensor& self) {
+  const DeviceScope scope(self);
+  const at::Storage storage(
+      c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0, allocate_memory(0), getNPUAllocator(), true));
+  return set_storage_(self, storage, 0, {0}, {});
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  m.impl("view", TORCH_FN(static_cast<at::Tensor (*)(const at::Tensor&, at::IntArrayRef)>(at::native::view)));
+  m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  m.impl("unfold", TORCH_FN(at::native::unfold));
+  m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
+  m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
+  m.impl("resize_", TORCH_FN(resize_));
+  m.impl("set_.source_Storage", TORCH_FN(static_cast<at::Tensor& (*)(at::Tensor&, at::Storage)>(at::native::set_)));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_));
+  m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
+  m.impl("set_", TORCH_FN(set_empty_));
+}
+
+}  // namespace torch_npu

@@ -1,0 +1,21 @@
+// torch_npu._C: the plugin's functions as Python sees them. Each bind_* adds one group of functions to the module.
+//
+// Nothing here decides anything: python/torch_npu gives the functions their public names and defaults. Functions that may wait
+// for the device release the interpreter's lock.
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace torch_npu::bindings {
+
+using ReleaseGil = pybind11::call_guard<pybind11::gil_scoped_release>;
+
+void bind_device(pybind11::module_& module);
+void bind_memory(pybind11::module_& module);
+void bind_stream(pybind11::module_& module);
+void bind_settings(pybind11::module_& module);
+
+// Where Python is now, for errors of operators; see core/launch_trace.h.
+std::string python_location();
+
+}  // namespace torch_npu::bindings

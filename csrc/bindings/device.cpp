@@ -1,0 +1,65 @@
+#include "core/device.h"
+
+#include <ATen/Context.h>
+#include <torch/csrc/utils/device_lazy_init.h>
+
+#include "acl/library.h"
+#include "bindings/bind.h"
+#include "core/generator.h"
+
+namespace torch_npu::bindings {
+namespace {
+
+namespace py = pybind11;
+
+void init() {
+  torch::utils::register_fork_handler_for_device_init(kDeviceType);
+  at::globalContext().lazyInitDevice(kDeviceType);  // only then does torch ask whether memory is pinned
+  initialize();
+}
+
+py::dict library() {
+  const acl::LibraryInfo& info = acl::library_info();
+  py::dict dict;
+  dict["path"] = info.path;
+  dict["origin"] = info.origin;
+  dict["version"] = info.version;
+  dict["soc"] = info.soc;
+  return dict;
+}
+
+std::string show(const DeviceProperties& properties) {
+  return c10::str("_NPUDeviceProperties(name='", properties.name, "', total_memory=", properties.total_memory >> 20,
+                  "MB, cube_core_num=", properties.cube_core_num, ", vector_core_num=", properties.vector_core_num,
+                  ", L2_cache_size=", properties.l2_cache_size >> 20, "MB, uuid=", properties.uuid, ")");
+}
+
+}  // namespace
+
+void bind_device(py::module_& module) {
+  py::class_<DeviceProperties>(module, "_NPUDeviceProperties")
+      .def_readonly("name", &DeviceProperties::name)
+      .def_readonly("total_memory", &DeviceProperties::total_memory)
+      .def_readonly("multi_processor_count", &DeviceProperties::cube_core_num)
+      .def_readonly("cube_core_num", &DeviceProperties::cube_core_num)
+      .def_readonly("vector_core_num", &DeviceProperties::vector_core_num)
+      .def_readonly("L2_cache_size", &DeviceProperties::l2_cache_size)
+      .def_readonly("uuid", &DeviceProperties::uuid)
+      .def("__repr__", show);
+
+  module.def("_npu_init", init);
+  module.def("_npu_is_initialized", is_initialized);
+  module.def("_npu_is_in_bad_fork", is_in_bad_fork);
+  module.def("_npu_device_count", device_count);
+  module.def("_npu_current_device", current_device);
+  module.def("_npu_set_device", [](int64_t device) { set_device(checked_device(device)); });
+  module.def("_npu_exchange_device", [](int64_t device) { return exchange_device(checked_device(device)); });
+  module.def(
+      "_npu_synchronize", [](int64_t device) { synchronize_device(checked_device(device)); }, py::arg("device") = -1,
+      ReleaseGil());
+  module.def("_npu_device_properties", [](int64_t device) { return device_properties(checked_device(device)); });
+  module.def("_npu_library_info", library);
+  module.def("_npu_default_generator", [](int64_t device) { return getDefaultNPUGenerator(checked_device(device)); });
+}
+
+}  // namespace torch_npu::bindings

@@ -1,0 +1,11 @@
+#include "bindings/bind.h"
+#include "core/launch_trace.h"
+
+// Importing the module registers the device type with torch and uses no device.
+PYBIND11_MODULE(_C, module) {
+  torch_npu::bindings::bind_device(module);
+  torch_npu::bindings::bind_memory(module);
+  torch_npu::bindings::bind_stream(module);
+  torch_npu::bindings::bind_settings(module);
+  torch_npu::set_python_location(torch_npu::bindings::python_location);
+}

@@ -1,0 +1,49 @@
+#include "core/stream.h"
+
+#include "bindings/bind.h"
+#include "core/event.h"
+
+namespace torch_npu::bindings {
+namespace {
+
+namespace py = pybind11;
+
+// What torch.Stream is made of: (stream_id, device_index, device_type).
+py::tuple pack(NPUStream stream) {
+  const c10::StreamData3 data = stream.unwrap().pack3();
+  return py::make_tuple(data.stream_id, data.device_index, static_cast<int64_t>(data.device_type));
+}
+
+NPUStream unpack(int64_t id, int64_t device, int64_t type) {
+  return NPUStream(c10::Stream::unpack3(id, checked_device(device), static_cast<c10::DeviceType>(type)));
+}
+
+NPUStream current_stream(int64_t device) {
+  const c10::DeviceIndex index = checked_device(device);
+  return NPUStream(index, detail::thread_state.current_streams[static_cast<size_t>(index)]);
+}
+
+// torch.Event.elapsed_time refuses subclasses. Events are given by their event_id, 0 while never recorded.
+double event_elapsed_time(uintptr_t start, uintptr_t end) {
+  TORCH_CHECK(start != 0 && end != 0, "both events must be recorded before the time between them can be told");
+  return elapsed_ms(*reinterpret_cast<const PooledEvent*>(start), *reinterpret_cast<const PooledEvent*>(end));
+}
+
+}  // namespace
+
+void bind_stream(py::module_& module) {
+  module.def("_npu_current_stream", [](int64_t device) { return pack(current_stream(device)); });
+  module.def("_npu_default_stream", [](int64_t device) { return pack(getDefaultNPUStream(checked_device(device))); });
+  module.def("_npu_set_stream", [](int64_t id, int64_t device, int64_t type) { setCurrentNPUStream(unpack(id, device, type)); });
+  module.def("_npu_stream_handle", [](int64_t id, int64_t device, int64_t type) {
+    return reinterpret_cast<uintptr_t>(unpack(id, device, type).stream());
+  });
+  module.def("_npu_stream_priority",
+             [](int64_t id, int64_t device, int64_t type) { return unpack(id, device, type).priority(); });
+  module.def("_npu_event_elapsed_time", event_elapsed_time);
+  module.def("_npu_external_stream", [](uintptr_t handle, int64_t device) {
+    return pack(externalStream(reinterpret_cast<aclrtStream>(handle), checked_device(device)));
+  });
+}
+
+}  // namespace torch_npu::bindings

@@ -1,0 +1,131 @@
+#include "core/allocator.h"
+
+#include <c10/core/AllocatorConfig.h>
+
+#include <atomic>
+
+#include "acl/symbol.h"
+#include "core/device_cache.h"
+#include "core/options.h"
+
+namespace torch_npu {
+namespace {
+
+constinit std::array<std::atomic<DeviceCache*>, kMaxDevices> caches{};
+
+void read_settings() {
+  if (options().allocator.empty()) return;
+  try {
+    c10::CachingAllocator::setAllocatorSettings(options().allocator);
+  } catch (const c10::Error& error) {
+    TORCH_WARN("the environment variable PYTORCH_NPU_ALLOC_CONF is '", options().allocator,
+               "', of which PyTorch says: ", error.what_without_backtrace(), " The default is used.");
+  }
+}
+
+// Leaked, as memory is freed until the end of the process.
+DeviceCache& make_cache(c10::DeviceIndex device) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::atomic<DeviceCache*>& slot = caches[static_cast<size_t>(device)];
+  if (DeviceCache* cache = slot.load(std::memory_order_acquire)) return *cache;
+  static std::once_flag once;
+  std::call_once(once, read_settings);
+  auto* cache = new DeviceCache(device);
+  slot.store(cache, std::memory_order_release);
+  return *cache;
+}
+
+DeviceCache* find_cache(c10::DeviceIndex device) { return caches[static_cast<size_t>(device)].load(std::memory_order_acquire); }
+
+DeviceCache& cache_of(c10::DeviceIndex device) {
+  DeviceCache* cache = find_cache(device);
+  return cache != nullptr ? *cache : make_cache(device);
+}
+
+void report_to_profiler(DeviceCache& cache, void* address, int64_t bytes, c10::DeviceIndex device) {
+  if (!c10::memoryProfilingEnabled()) [[likely]]
+    return;
+  const auto [allocated, reserved] = cache.usage();
+  c10::reportMemoryUsageToProfiler(address, bytes, allocated, reserved, npu_device(device));
+}
+
+// The context of memory is its block.
+void free_memory(void* context) {
+  if (is_in_bad_fork()) return;
+  auto* block = static_cast<Block*>(context);
+  const StreamCache& stream = *block->cache;
+  void* const address = block->address;
+  const auto bytes = static_cast<int64_t>(block->size);
+  stream.device.free(block);
+  report_to_profiler(stream.device, address, -bytes, stream.stream.device_index());
+}
+
+struct Allocator final : c10::DeviceAllocator {
+  at::DataPtr allocate(size_t bytes) override { return allocate_memory(bytes); }
+
+  bool is_simple_data_ptr(const at::DataPtr& pointer) const override { return pointer.get_deleter() == &free_memory; }
+
+  void copy_data(void* destination, const void* source, size_t count) const override {
+    if (count == 0) return;
+    const NPUStream stream = getCurrentNPUStream();
+    ACL_CALL(aclrtMemcpyAsync, destination, count, source, count, ACL_MEMCPY_DEVICE_TO_DEVICE, stream.stream());
+  }
+
+  bool initialized() override { return is_initialized(); }
+
+  void emptyCache(c10::MempoolId_t) override {
+    if (is_in_bad_fork()) return;
+    for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+      if (DeviceCache* cache = find_cache(device)) cache->release_cached();
+    }
+  }
+
+  void recordStream(const at::DataPtr& pointer, c10::Stream stream) override {
+    torch_npu::recordStream(pointer, NPUStream(stream));
+  }
+
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    return cache_of(checked_device(device)).stats();
+  }
+  void resetAccumulatedStats(c10::DeviceIndex device) override { cache_of(checked_device(device)).reset_accumulated_stats(); }
+  void resetPeakStats(c10::DeviceIndex device) override { cache_of(checked_device(device)).reset_peak_stats(); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override { return device_memory(device); }
+};
+
+Allocator& allocator() {
+  static Allocator* const allocator = new Allocator;
+  return *allocator;
+}
+
+REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, getNPUAllocator())
+
+}  // namespace
+
+c10::DeviceAllocator* getNPUAllocator() { return &allocator(); }
+
+at::DataPtr allocate_memory(size_t bytes) {
+  bind_device();
+  const detail::ThreadState& state = detail::thread_state;
+  const c10::DeviceIndex device = state.current_device;
+  if (bytes == 0) return {nullptr, nullptr, &free_memory, npu_device(device)};
+  DeviceCache& cache = cache_of(device);
+  Block* block = cache.allocate(bytes, state.current_streams[static_cast<size_t>(device)]);
+  report_to_profiler(cache, block->address, static_cast<int64_t>(block->size), device);
+  return {block->address, block, &free_memory, npu_device(device)};
+}
+
+void recordStream(const at::DataPtr& pointer, NPUStream stream) {
+  if (pointer.get_deleter() != &free_memory || pointer.get_context() == nullptr) return;
+  auto* block = static_cast<Block*>(pointer.get_context());
+  block->cache->device.record_stream(block, stream);
+}
+
+void set_memory_fraction(double fraction, c10::DeviceIndex device) {
+  TORCH_CHECK_VALUE(fraction >= 0 && fraction <= 1, "the memory fraction must be from 0 to 1, but is ", fraction);
+  cache_of(checked_device(device)).set_fraction(fraction);
+}
+
+double memory_fraction(c10::DeviceIndex device) { return cache_of(checked_device(device)).fraction(); }
+
+}  // namespace torch_npu

@@ -1,0 +1,34 @@
+// Device memory: a caching allocator in stream order.
+//
+// Memory is cut from segments that the device gave and goes back to a cache of its stream when freed, at once and without an
+// event: later work of the same stream runs after the work that used it. Memory that another stream uses too is named by
+// recordStream(); its free then waits for that stream. Sizes are rounded to 512 bytes. Requests up to 1 MiB come from segments of
+// 2 MiB, up to 10 MiB from segments of 20 MiB, larger ones from their own, rounded to 2 MiB. Free neighbours merge. A segment
+// goes back to the device in emptyCache() or before an allocation would fail.
+//
+// Thread-safe. Freeing is safe at exit and in a child of fork(). Running out is c10::OutOfMemoryError; the allocator stays
+// usable.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include "core/stream.h"
+
+namespace torch_npu {
+
+C10_EXPORT c10::DeviceAllocator* getNPUAllocator();
+
+// `bytes` on the current device for the current stream. Same as getNPUAllocator()->allocate(bytes), without the virtual call.
+C10_EXPORT at::DataPtr allocate_memory(size_t bytes);
+
+// Scratch memory for one call on the current stream: freed when the result goes out of scope, reused in stream order.
+inline at::DataPtr allocate_workspace(size_t bytes) { return allocate_memory(bytes); }
+
+// Memory of `pointer` is reused only after what `stream` holds when it is freed. Memory of others is ignored.
+C10_EXPORT void recordStream(const at::DataPtr& pointer, NPUStream stream);
+
+// Limits the reserved memory of `device` to a share of its capacity, from 0 to 1. Beyond it, allocation fails as out of memory.
+C10_EXPORT void set_memory_fraction(double fraction, c10::DeviceIndex device);
+C10_EXPORT double memory_fraction(c10::DeviceIndex device);
+
+}  // namespace torch_npu

@@ -1,0 +1,162 @@
+#include "core/device.h"
+
+#include <c10/util/Exception.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "acl/library.h"
+#include "acl/symbol.h"
+
+namespace torch_npu {
+
+namespace detail {
+
+thread_local constinit ThreadState thread_state;
+
+}  // namespace detail
+
+namespace {
+
+using detail::thread_state;
+
+std::atomic<int> cached_count{-1};
+std::atomic<bool> initialized{false};
+std::atomic<bool> in_bad_fork{false};
+std::atomic<uint64_t> used_devices{0};  // one bit each
+
+static_assert(kMaxDevices <= 64);
+
+void after_fork_in_child() {
+  if (used_devices.load(std::memory_order_relaxed) == 0) return;
+  in_bad_fork.store(true, std::memory_order_relaxed);
+  thread_state.bound_device = -1;  // so that the next use comes by initialize()
+}
+
+void refuse_in_forked_child() {
+  TORCH_CHECK(!is_in_bad_fork(),
+              "the NPU cannot be used in a process that was forked from one that used it. To use it with multiprocessing, start "
+              "processes with the 'spawn' method.");
+}
+
+bool exists(int64_t index) { return index >= 0 && index < device_count(); }
+
+int64_t device_info(c10::DeviceIndex device, aclrtDevAttr attribute) {
+  int64_t value = 0;
+  ACL_CALL(aclrtGetDeviceInfo, static_cast<uint32_t>(device), attribute, &value);
+  return value;
+}
+
+std::string uuid_text(c10::DeviceIndex device) {
+  if (acl::find_symbol("aclrtDeviceGetUuid") == nullptr) return {};
+  aclrtUuid uuid{};
+  ACL_CALL(aclrtDeviceGetUuid, device, &uuid);
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+    text += {kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return text;
+}
+
+}  // namespace
+
+void detail::refuse_device(int64_t index) {
+  const int count = device_count();
+  if (count == 0) acl::library_info();  // says what is wrong with the library, if that is why
+  TORCH_CHECK(count > 0, "there is no NPU in this process: the device library ", acl::library_info().path,
+              " reports no device. ASCEND_RT_VISIBLE_DEVICES may hide them.");
+  TORCH_CHECK(false, "invalid device npu:", index, ": this process has ", count, count == 1 ? " NPU" : " NPUs", ", npu:0",
+              count == 1 ? "" : c10::str(" to npu:", count - 1), ".");
+}
+
+void detail::bind_current_device() {
+  initialize();
+  const c10::DeviceIndex device = thread_state.current_device;
+  if (!exists(device)) refuse_device(device);
+  ACL_CALL(aclrtSetDevice, device);
+  used_devices.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
+  thread_state.bound_device = device;
+}
+
+c10::DeviceIndex device_count() noexcept {
+  if (const int count = cached_count.load(std::memory_order_relaxed); count >= 0) return static_cast<c10::DeviceIndex>(count);
+  try {
+    uint32_t count = 0;
+    if (ACL_FN(aclrtGetDeviceCount)(&count) != ACL_SUCCESS) return 0;
+    count = std::min<uint32_t>(count, kMaxDevices);
+    cached_count.store(static_cast<int>(count), std::memory_order_relaxed);
+    return static_cast<c10::DeviceIndex>(count);
+  } catch (const std::exception&) {  // no device library: whoever uses a device is told why
+    return 0;
+  }
+}
+
+c10::DeviceIndex current_device() noexcept { return thread_state.current_device; }
+
+void set_device(c10::DeviceIndex index) { exchange_device(index); }
+
+c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
+  const c10::DeviceIndex previous = thread_state.current_device;
+  if (index == previous) return previous;
+  if (!exists(index)) detail::refuse_device(index);
+  thread_state.current_device = index;
+  return previous;
+}
+
+c10::DeviceIndex checked_device(int64_t index) {
+  if (index == -1) return current_device();
+  if (!exists(index)) detail::refuse_device(index);
+  return static_cast<c10::DeviceIndex>(index);
+}
+
+void initialize() {
+  refuse_in_forked_child();
+  if (is_initialized()) return;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (is_initialized()) return;
+  const aclError code = ACL_FN(aclInit)(nullptr);
+  if (code != ACL_ERROR_REPEAT_INITIALIZE) acl::check(code, "aclInit");  // another client of the library may have been first
+  pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  initialized.store(true, std::memory_order_release);
+}
+
+bool is_initialized() noexcept { return initialized.load(std::memory_order_acquire); }
+
+bool is_in_bad_fork() noexcept { return in_bad_fork.load(std::memory_order_relaxed); }
+
+bool has_context(c10::DeviceIndex index) noexcept {
+  return index >= 0 && index < kMaxDevices && (used_devices.load(std::memory_order_relaxed) >> index & 1);
+}
+
+void synchronize_device(c10::DeviceIndex index) {
+  const c10::DeviceIndex device = checked_device(index);
+  refuse_in_forked_child();
+  if (!has_context(device)) return;
+  const BoundDevice bound(device);
+  ACL_CALL(aclrtSynchronizeDevice);
+}
+
+DeviceProperties device_properties(c10::DeviceIndex index) {
+  const c10::DeviceIndex device = checked_device(index);
+  initialize();
+  return {.name = acl::library_info().soc,
+          .total_memory = static_cast<uint64_t>(device_info(device, ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE)),
+          .cube_core_num = device_info(device, ACL_DEV_ATTR_CUBE_CORE_NUM),
+          .vector_core_num = device_info(device, ACL_DEV_ATTR_VECTOR_CORE_NUM),
+          .l2_cache_size = device_info(device, ACL_DEV_ATTR_L2_CACHE_SIZE),
+          .uuid = uuid_text(device)};
+}
+
+std::pair<size_t, size_t> device_memory(c10::DeviceIndex index) {
+  const BoundDevice bound(checked_device(index));
+  size_t free = 0, total = 0;
+  ACL_CALL(aclrtGetMemInfo, ACL_HBM_MEM, &free, &total);
+  return {free, total};
+}
+
+}  // namespace torch_npu

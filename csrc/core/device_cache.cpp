@@ -1,0 +1,380 @@
+#include "core/device_cache.h"
+
+#include <c10/core/AllocatorConfig.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "acl/symbol.h"
+
+namespace torch_npu {
+namespace {
+
+using c10::CachingAllocator::format_size;
+using c10::CachingAllocator::Stat;
+using c10::CachingAllocator::StatArray;
+using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
+
+constexpr size_t kMostSmall = 1 << 20;      // the largest request that shares a small segment
+constexpr size_t kMostShared = 10 << 20;    // the largest request that shares a large segment
+constexpr size_t kLargeSegment = 20 << 20;  // unless the settings say otherwise
+constexpr size_t kSegmentUnit = 2 << 20;    // what segments of larger requests are rounded to
+constexpr size_t kMostBytes = size_t{1} << 60;
+
+size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Older versions of torch have no such setting.
+template <typename Settings>
+size_t large_segment_size() {
+  if constexpr (requires { Settings::large_segment_size(); }) return Settings::large_segment_size();
+  return kLargeSegment;
+}
+
+// Statistics of the hit path; calls would cost more than what they do.
+[[gnu::always_inline]] inline void increase(StatArray& stat, bool is_small, size_t amount) {
+  stat[0].increase(amount);
+  stat[is_small ? 1 : 2].increase(amount);
+}
+
+[[gnu::always_inline]] inline void decrease(StatArray& stat, bool is_small, size_t amount) {
+  stat[0].decrease(amount);
+  stat[is_small ? 1 : 2].decrease(amount);
+}
+
+template <typename Stats, typename Function>
+void for_each_stat(Stats& stats, Function&& function) {
+  for (StatArray* array : {&stats.allocation, &stats.segment, &stats.active, &stats.inactive_split, &stats.allocated_bytes,
+                           &stats.reserved_bytes, &stats.active_bytes, &stats.inactive_split_bytes, &stats.requested_bytes}) {
+    for (Stat& stat : *array) function(stat);
+  }
+  function(stats.oversize_allocations);
+  function(stats.oversize_segments);
+}
+
+}  // namespace
+
+CacheSettings CacheSettings::read() {
+  const std::vector<size_t>& divisions = Config::roundup_power2_divisions();
+  return {.large_segment = large_segment_size<Config>(),
+          .max_split = Config::max_split_size(),
+          .max_extra = Config::max_non_split_rounding_size(),
+          .rounds_to_powers = std::any_of(divisions.begin(), divisions.end(), [](size_t count) { return count > 1; })};
+}
+
+size_t DeviceCache::block_size(size_t bytes) const {
+  if (settings_.rounds_to_powers) [[unlikely]] {
+    const size_t divisions = Config::roundup_power2_divisions(bytes);
+    const bool applies = divisions > 1 && bytes > SmallBlocks::kUnit * divisions && !std::has_single_bit(bytes);
+    if (applies) bytes = round_up(bytes, std::bit_floor(bytes) / divisions);
+  }
+  return round_up(bytes, SmallBlocks::kUnit);
+}
+
+size_t DeviceCache::segment_size(size_t block) const {
+  if (block <= kMostSmall) return SmallBlocks::kSegment;
+  if (block < kMostShared) return settings_.large_segment;
+  return round_up(block, kSegmentUnit);
+}
+
+bool DeviceCache::is_worth_cutting(const Block& block, size_t size) const {
+  const size_t rest = block.size - size;
+  if (block.is_small) return rest >= SmallBlocks::kUnit;
+  return size < settings_.max_split && rest > kMostSmall;
+}
+
+Block* DeviceCache::allocate(size_t bytes, c10::StreamId id) {
+  TORCH_CHECK_WITH(OutOfMemoryError, bytes < kMostBytes, "NPU out of memory. Tried to allocate ", bytes,
+                   " bytes, which no device has.");
+  const std::lock_guard lock(mutex_);
+  const size_t size = block_size(bytes);
+  const bool is_small = size <= kMostSmall;
+  if (pending_count_ > 0) collect_reached(false);
+  StreamCache& cache = cache_of(id);
+  Block* block = find_free(cache, size, is_small);
+  if (block == nullptr) block = grow(cache, size, is_small);
+  if (block == nullptr) out_of_memory(bytes);
+  if (is_worth_cutting(*block, size)) cut(block, size);
+  block->requested = bytes;
+  increase(stats_.allocation, is_small, 1);
+  increase(stats_.allocated_bytes, is_small, block->size);
+  increase(stats_.active, is_small, 1);
+  increase(stats_.active_bytes, is_small, block->size);
+  increase(stats_.requested_bytes, is_small, bytes);
+  if (is_oversize(*block)) stats_.oversize_allocations.increase(1);
+  return block;
+}
+
+void DeviceCache::free(Block* block) noexcept {
+  const std::lock_guard lock(mutex_);
+  decrease(stats_.allocation, block->is_small, 1);
+  decrease(stats_.allocated_bytes, block->is_small, block->size);
+  if (is_oversize(*block)) stats_.oversize_allocations.decrease(1);
+  if (!block->users.empty()) [[unlikely]] {
+    record_users(block);
+    return;
+  }
+  cache_free(block);
+}
+
+void DeviceCache::record_stream(Block* block, NPUStream stream) {
+  if (stream == block->cache->stream) return;
+  const std::lock_guard lock(mutex_);
+  if (std::find(block->users.begin(), block->users.end(), stream) == block->users.end()) block->users.push_back(stream);
+}
+
+StreamCache& DeviceCache::cache_of(c10::StreamId id) {
+  if (newest_cache_ != nullptr && newest_cache_->stream.id() == id) return *newest_cache_;
+  std::unique_ptr<StreamCache>& cache = caches_[id];
+  if (cache == nullptr) cache.reset(new StreamCache{*this, NPUStream(device_, id)});
+  newest_cache_ = cache.get();
+  return *cache;
+}
+
+// The block is taken out of the cache.
+Block* DeviceCache::find_free(StreamCache& cache, size_t size, bool is_small) {
+  Block* block = is_small ? cache.small.best_fit(size) : cache.large.best_fit(size);
+  if (block == nullptr) return nullptr;
+  if (!is_small) {
+    // Blocks that must not be cut are kept for requests of about their size.
+    if (size < settings_.max_split && block->size >= settings_.max_split) return nullptr;
+    if (size >= settings_.max_split && block->size >= size + settings_.max_extra) return nullptr;
+  }
+  leave(block);
+  return block;
+}
+
+// A new segment as one block; if the device has none, what can be freed is freed first. Null if that did not help.
+Block* DeviceCache::grow(StreamCache& cache, size_t size, bool is_small) {
+  settings_ = CacheSettings::read();
+  const size_t bytes = segment_size(size);
+  void* address = ask_device(bytes);
+  if (address == nullptr) {
+    ++stats_.num_alloc_retries;
+    collect_reached(true);
+    if (Block* block = find_free(cache, size, is_small)) return block;
+    release_segments();
+    address = ask_device(bytes);
+  }
+  if (address == nullptr) return nullptr;
+  Block* block = new_block();
+  block->address = static_cast<char*>(address);
+  block->size = bytes;
+  block->cache = &cache;
+  block->is_small = is_small;
+  increase(stats_.segment, is_small, 1);
+  increase(stats_.reserved_bytes, is_small, bytes);
+  if (is_oversize(*block)) stats_.oversize_segments.increase(1);
+  return block;
+}
+
+// Null if the device or the limit has no more; throws on any other failure.
+void* DeviceCache::ask_device(size_t bytes) {
+  const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
+  if (bytes > allowed_ || reserved > allowed_ - bytes) return nullptr;
+  void* address = nullptr;
+  const aclError code = ACL_FN(aclrtMalloc)(&address, bytes, ACL_MEM_MALLOC_HUGE_FIRST);
+  if (acl::is_out_of_memory(code)) {
+    ACL_FN(aclGetRecentErrMsg)();  // not the next failure's
+    return nullptr;
+  }
+  acl::check(code, "aclrtMalloc");
+  ++stats_.num_device_alloc;
+  return address;
+}
+
+// Keeps the first `size` bytes of a block that is in no cache and puts the rest into it.
+void DeviceCache::cut(Block* block, size_t size) {
+  Block* rest = new_block();
+  rest->address = block->address + size;
+  rest->size = block->size - size;
+  rest->cache = block->cache;
+  rest->is_small = block->is_small;
+  rest->before = block;
+  rest->after = block->after;
+  if (rest->after != nullptr) rest->after->before = rest;
+  block->after = rest;
+  block->size = size;
+  enter(rest);
+}
+
+void DeviceCache::cache_free(Block* block) {
+  decrease(stats_.active, block->is_small, 1);
+  decrease(stats_.active_bytes, block->is_small, block->size);
+  decrease(stats_.requested_bytes, block->is_small, block->requested);
+  block = absorb(block, block->before);
+  block = absorb(block, block->after);
+  enter(block);
+}
+
+// Joins `block` and a neighbour that is free, into the one with the lower address; returns what then stands for `block`.
+Block* DeviceCache::absorb(Block* block, Block* neighbour) {
+  if (neighbour == nullptr || !neighbour->is_free) return block;
+  leave(neighbour);
+  Block* low = neighbour == block->before ? neighbour : block;
+  Block* high = low == block ? neighbour : block;
+  low->size += high->size;
+  low->after = high->after;
+  if (low->after != nullptr) low->after->before = low;
+  delete_block(high);
+  return low;
+}
+
+void DeviceCache::enter(Block* block) {
+  block->is_free = true;
+  if (block->is_small) {
+    block->cache->small.insert(block);
+  } else {
+    block->cache->large.insert(block);
+  }
+  if (!block->is_split()) return;
+  increase(stats_.inactive_split, block->is_small, 1);
+  increase(stats_.inactive_split_bytes, block->is_small, block->size);
+}
+
+void DeviceCache::leave(Block* block) {
+  block->is_free = false;
+  if (block->is_small) {
+    block->cache->small.erase(block);
+  } else {
+    block->cache->large.erase(block);
+  }
+  if (!block->is_split()) return;
+  decrease(stats_.inactive_split, block->is_small, 1);
+  decrease(stats_.inactive_split_bytes, block->is_small, block->size);
+}
+
+// Marks the end of what the other users of `block` hold now; it is free when all marks are reached.
+void DeviceCache::record_users(Block* block) {
+  const std::vector<NPUStream> users = std::exchange(block->users, {});
+  for (const NPUStream stream : users) {
+    try {
+      PooledEvent* event = take_event(stream.device_index(), Timing::kOff);
+      record_event(*event, stream);
+      pending_[stream].push_back({event, block});
+      ++pending_count_;
+      ++block->pending_events;
+    } catch (const std::exception&) {  // at exit there is no device to wait for
+    }
+  }
+  if (block->pending_events == 0) cache_free(block);
+}
+
+void DeviceCache::collect_reached(bool wait) {
+  if (wait && pending_count_ > 0) ++stats_.num_sync_all_streams;
+  for (auto& [stream, marks] : pending_) {
+    while (!marks.empty()) {
+      const Pending mark = marks.front();
+      if (wait) synchronize_event(*mark.event);
+      if (!wait && !event_reached(*mark.event)) break;
+      marks.pop_front();
+      --pending_count_;
+      return_event(mark.event);
+      user_is_done(mark.block);
+    }
+  }
+}
+
+void DeviceCache::user_is_done(Block* block) {
+  if (--block->pending_events == 0) cache_free(block);
+}
+
+void DeviceCache::release_cached() {
+  const BoundDevice bound(device_);
+  const std::lock_guard lock(mutex_);
+  collect_reached(true);
+  release_segments();
+}
+
+void DeviceCache::release_segments() {
+  for (const auto& [id, cache] : caches_) {
+    std::vector<Block*> segments;
+    for (Block* block = cache->small.whole_segments(); block != nullptr; block = block->next) segments.push_back(block);
+    for (Block* block : cache->large) {
+      if (!block->is_split()) segments.push_back(block);
+    }
+    if (segments.empty()) continue;
+    cache->stream.synchronize();  // its last users may still run, and the device frees at once
+    for (Block* block : segments) release_segment(block);
+  }
+}
+
+void DeviceCache::release_segment(Block* block) {
+  ACL_CALL(aclrtFree, block->address);
+  leave(block);
+  ++stats_.num_device_free;
+  decrease(stats_.segment, block->is_small, 1);
+  decrease(stats_.reserved_bytes, block->is_small, block->size);
+  if (is_oversize(*block)) stats_.oversize_segments.decrease(1);
+  delete_block(block);
+}
+
+Block* DeviceCache::new_block() {
+  if (unused_blocks_ == nullptr) return new Block;
+  Block* block = unused_blocks_;
+  unused_blocks_ = block->next;
+  block->before = block->after = nullptr;
+  return block;
+}
+
+void DeviceCache::delete_block(Block* block) {
+  block->next = unused_blocks_;
+  unused_blocks_ = block;
+}
+
+void DeviceCache::out_of_memory(size_t bytes) {
+  ++stats_.num_ooms;
+  const auto [free, total] = device_memory(device_);
+  const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
+  const auto allocated = static_cast<size_t>(stats_.allocated_bytes[0].current);
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), allocated, reserved, npu_device(device_));
+  const std::string limit =
+      allowed_ == SIZE_MAX ? std::string() : c10::str(" ", format_size(allowed_), " are allowed for this process.");
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", format_size(bytes), ". NPU ", int{device_},
+      " has a total capacity of ", format_size(total), " of which ", format_size(free), " is free.", limit,
+      " Of the memory of this process ", format_size(allocated), " is allocated by PyTorch, and ",
+      format_size(reserved - allocated),
+      " is reserved by PyTorch but unallocated. If that is much, PYTORCH_NPU_ALLOC_CONF=max_split_size_mb:<n> may help "
+      "against fragmentation.");
+}
+
+c10::CachingDeviceAllocator::DeviceStats DeviceCache::stats() const {
+  const std::lock_guard lock(mutex_);
+  auto stats = stats_;
+  stats.max_split_size = static_cast<int64_t>(settings_.max_split);
+  return stats;
+}
+
+void DeviceCache::reset_accumulated_stats() {
+  const std::lock_guard lock(mutex_);
+  for_each_stat(stats_, [](Stat& stat) { stat.reset_accumulated(); });
+  stats_.num_alloc_retries = 0;
+  stats_.num_ooms = 0;
+  stats_.num_sync_all_streams = 0;
+  stats_.num_device_alloc = 0;
+  stats_.num_device_free = 0;
+}
+
+void DeviceCache::reset_peak_stats() {
+  const std::lock_guard lock(mutex_);
+  for_each_stat(stats_, [](Stat& stat) { stat.reset_peak(); });
+}
+
+std::pair<size_t, size_t> DeviceCache::usage() const {
+  const std::lock_guard lock(mutex_);
+  return {static_cast<size_t>(stats_.allocated_bytes[0].current), static_cast<size_t>(stats_.reserved_bytes[0].current)};
+}
+
+void DeviceCache::set_fraction(double fraction) {
+  const size_t total = device_memory(device_).second;
+  const std::lock_guard lock(mutex_);
+  fraction_ = fraction;
+  allowed_ = fraction < 1 ? static_cast<size_t>(fraction * static_cast<double>(total)) : SIZE_MAX;
+}
+
+double DeviceCache::fraction() const {
+  const std::lock_guard lock(mutex_);
+  return fraction_;
+}
+
+}  // namespace torch_npu

@@ -1,0 +1,129 @@
+// Blocks of device memory, and the free ones of one stream ordered by size.
+//
+// Not thread-safe: DeviceCache locks.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "core/stream.h"
+
+namespace torch_npu {
+
+struct StreamCache;
+
+// A piece of a segment. Blocks of a segment are chained by address and cover it.
+struct Block {
+  char* address = nullptr;
+  size_t size = 0;
+  size_t requested = 0;          // what the user asked for, while allocated
+  StreamCache* cache = nullptr;  // where it goes when it is free
+  Block* before = nullptr;       // neighbours in the segment
+  Block* after = nullptr;
+  Block* previous = nullptr;       // neighbours in a list of SmallBlocks
+  Block* next = nullptr;           // also: the next unused object
+  uint32_t pending_events = 0;     // marks of other streams to wait for before it is free
+  bool is_small = false;           // of a segment for small requests
+  bool is_free = false;            // in its cache
+  std::vector<NPUStream> users{};  // other streams that use it, by recordStream
+
+  bool is_split() const { return before != nullptr || after != nullptr; }
+};
+
+// Free blocks of segments for small requests: one list per size and a bitmap of lists that are not empty. Everything is O(1).
+class SmallBlocks {
+ public:
+  static constexpr size_t kUnit = 512;
+  static constexpr size_t kSegment = 2 << 20;
+  static constexpr size_t kSizes = kSegment / kUnit;
+
+  void insert(Block* block) {
+    const size_t list = list_of(block->size);
+    block->previous = nullptr;
+    block->next = lists_[list];
+    if (block->next != nullptr) block->next->previous = block;
+    lists_[list] = block;
+    words_[list / 64] |= bit(list);
+    summary_ |= bit(list / 64);
+  }
+
+  void erase(Block* block) {
+    if (block->next != nullptr) block->next->previous = block->previous;
+    if (block->previous != nullptr) {
+      block->previous->next = block->next;
+      return;
+    }
+    const size_t list = list_of(block->size);
+    lists_[list] = block->next;
+    if (lists_[list] != nullptr) return;
+    words_[list / 64] &= ~bit(list);
+    if (words_[list / 64] == 0) summary_ &= ~bit(list / 64);
+  }
+
+  // The smallest block of at least `size`, the newest of several; null if there is none.
+  Block* best_fit(size_t size) const {
+    const size_t list = list_of(size);
+    const uint64_t same_word = words_[list / 64] & (~uint64_t{0} << list % 64);
+    if (same_word != 0) return lists_[list / 64 * 64 + lowest(same_word)];
+    if (list / 64 == 63) return nullptr;
+    const uint64_t later_words = summary_ & (~uint64_t{0} << (list / 64 + 1));
+    if (later_words == 0) return nullptr;
+    const size_t word = lowest(later_words);
+    return lists_[word * 64 + lowest(words_[word])];
+  }
+
+  // Segments of which every byte is free.
+  Block* whole_segments() const { return lists_[kSizes - 1]; }
+
+ private:
+  static_assert(kSizes == 64 * 64);
+  static size_t list_of(size_t size) { return size / kUnit - 1; }
+  static uint64_t bit(size_t position) { return uint64_t{1} << position % 64; }
+  static size_t lowest(uint64_t word) { return static_cast<size_t>(std::countr_zero(word)); }
+
+  std::array<Block*, kSizes> lists_{};
+  std::array<uint64_t, kSizes / 64> words_{};
+  uint64_t summary_ = 0;
+};
+
+// Free blocks of all other segments.
+class LargeBlocks {
+ public:
+  void insert(Block* block) { blocks_.insert(block); }
+  void erase(Block* block) { blocks_.erase(block); }
+
+  // The smallest block of at least `size`, the lowest address of several; null if there is none.
+  Block* best_fit(size_t size) const {
+    const auto found = blocks_.lower_bound(size);
+    return found == blocks_.end() ? nullptr : *found;
+  }
+
+  auto begin() const { return blocks_.begin(); }
+  auto end() const { return blocks_.end(); }
+
+ private:
+  struct Order {
+    using is_transparent = void;
+    bool operator()(const Block* a, const Block* b) const {
+      return a->size != b->size ? a->size < b->size : a->address < b->address;
+    }
+    bool operator()(const Block* block, size_t size) const { return block->size < size; }
+    bool operator()(size_t size, const Block* block) const { return size < block->size; }
+  };
+  std::set<Block*, Order> blocks_;
+};
+
+class DeviceCache;
+
+struct StreamCache {
+  DeviceCache& device;
+  NPUStream stream;
+  SmallBlocks small{};
+  LargeBlocks large{};
+};
+
+}  // namespace torch_npu

@@ -1,0 +1,82 @@
+#include "core/generator.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/Utils.h>
+#include <c10/core/StorageImpl.h>
+
+#include <cstring>
+#include <mutex>
+
+namespace torch_npu {
+namespace {
+
+constexpr size_t kStateSize = 2 * sizeof(uint64_t);
+
+struct DefaultGenerator {
+  std::once_flag once;
+  at::Generator generator;
+};
+
+}  // namespace
+
+NPUGeneratorImpl::NPUGeneratorImpl(c10::DeviceIndex device)
+    : c10::GeneratorImpl(npu_device(device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+
+std::pair<uint64_t, uint64_t> NPUGeneratorImpl::philox(uint64_t count) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t offset = offset_;
+  offset_ += (count + 3) / 4 * 4;
+  return {seed_, offset};
+}
+
+void NPUGeneratorImpl::set_current_seed(uint64_t seed) {
+  seed_ = seed;
+  offset_ = 0;
+}
+
+void NPUGeneratorImpl::set_offset(uint64_t offset) {
+  TORCH_CHECK(offset % 4 == 0, "the offset of an NPU generator must be a multiple of 4, but is ", offset);
+  offset_ = offset;
+}
+
+uint64_t NPUGeneratorImpl::seed() {
+  set_current_seed(c10::detail::getNonDeterministicRandom(true));
+  return seed_;
+}
+
+void NPUGeneratorImpl::set_state(const c10::TensorImpl& state) {
+  at::detail::check_rng_state(state);
+  TORCH_CHECK(static_cast<size_t>(state.numel()) == kStateSize, "the state of an NPU generator has ", kStateSize, " bytes, but ",
+              state.numel(), " were given");
+  uint64_t words[2];
+  std::memcpy(words, state.data(), kStateSize);
+  set_offset(words[1]);
+  seed_ = words[0];
+}
+
+c10::intrusive_ptr<c10::TensorImpl> NPUGeneratorImpl::get_state() const {
+  const at::Tensor state = at::detail::empty_cpu({static_cast<int64_t>(kStateSize)}, c10::ScalarType::Byte, std::nullopt,
+                                                 std::nullopt, std::nullopt, std::nullopt);
+  const uint64_t words[2] = {seed_, offset_};
+  std::memcpy(state.mutable_data_ptr(), words, kStateSize);
+  return state.getIntrusivePtr();
+}
+
+NPUGeneratorImpl* NPUGeneratorImpl::clone_impl() const {
+  auto* copy = new NPUGeneratorImpl(device().index());
+  copy->seed_ = seed_;
+  copy->offset_ = offset_;
+  return copy;
+}
+
+const at::Generator& getDefaultNPUGenerator(c10::DeviceIndex device) {
+  static auto* const generators = new std::array<DefaultGenerator, kMaxDevices>;
+  const c10::DeviceIndex index = checked_device(device);
+  DefaultGenerator& entry = generators->at(static_cast<size_t>(index));
+  std::call_once(entry.once, [&] { entry.generator = at::make_generator<NPUGeneratorImpl>(index); });
+  return entry.generator;
+}
+
+at::Generator createNPUGenerator(c10::DeviceIndex device) { return at::make_generator<NPUGeneratorImpl>(checked_device(device)); }
+
+}  // namespace torch_npu

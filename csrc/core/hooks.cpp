@@ -1,0 +1,52 @@
+// What torch asks an accelerator for beyond its guard. Nobody includes this: torch finds it by its registration.
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+
+#include "acl/symbol.h"
+#include "core/device.h"
+#include "core/generator.h"
+#include "core/host_allocator.h"
+#include "core/storage.h"
+
+namespace torch_npu {
+namespace {
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return device_count() > 0; }
+  void init() const override { initialize(); }
+  bool hasPrimaryContext(c10::DeviceIndex device) const override { return has_context(device); }
+
+  c10::DeviceIndex deviceCount() const override { return device_count(); }
+  c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
+  void setCurrentDevice(c10::DeviceIndex device) const override { set_device(device); }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override { return exchange_device(device); }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override {
+    return device < 0 ? current_device() : exchange_device(device);
+  }
+
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override { return getDefaultNPUGenerator(device); }
+  at::Generator getNewGenerator(c10::DeviceIndex device) const override { return createNPUGenerator(device); }
+
+  at::Allocator* getPinnedMemoryAllocator() const override { return getNPUHostAllocator(); }
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+
+  at::Device getDeviceFromPtr(void* data) const override {
+    bind_device();
+    aclrtPtrAttributes attributes{};
+    ACL_CALL(aclrtPointerGetAttributes, data, &attributes);
+    TORCH_CHECK(attributes.location.type == ACL_MEM_LOCATION_TYPE_DEVICE, "the pointer is not an address of an NPU");
+    return npu_device(static_cast<c10::DeviceIndex>(attributes.location.id));
+  }
+
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    resize_storage(*storage.unsafeGetStorageImpl(), bytes);
+  }
+};
+
+[[maybe_unused]] const bool registered = [] {
+  at::RegisterPrivateUse1HooksInterface(new Hooks);
+  return true;
+}();
+
+}  // namespace
+}  // namespace torch_npu

@@ -1,0 +1,41 @@
+// What happens after an operator was put on a stream: nothing, unless a switch asks for more.
+//
+//   acl::check(phase_two(...), "aclnnAdd");
+//   after_launch(stream, "aclnnAdd", [&] { return shapes_and_dtypes(...); });
+//
+// ASCEND_LAUNCH_BLOCKING=1 waits for the operator, so that its failure is thrown by the call that made it. TORCH_NPU_DEBUG=1
+// keeps the order of launches and remembers, for each, the Python line and what `describe` says; the exception of a failed task
+// then names them. With neither, the exception says which switch to set.
+#pragma once
+
+#include <string>
+
+#include "core/options.h"
+#include "core/stream.h"
+
+namespace torch_npu {
+
+namespace detail {
+
+C10_EXPORT void trace_launch(NPUStream stream, const char* op, std::string arguments);
+
+}  // namespace detail
+
+// True if after_launch() has something to do.
+inline bool launches_are_traced() {
+  static const bool traced = options().launch_blocking || options().debug;
+  return traced;
+}
+
+// `describe` returns a std::string and is called only if launches are traced. Throws the failure of the operator, if it waits.
+template <typename Describe>
+inline void after_launch(NPUStream stream, const char* op, Describe&& describe) {
+  if (launches_are_traced()) [[unlikely]]
+    detail::trace_launch(stream, op, describe());
+}
+
+// Where Python is now, such as "train.py:12 in step"; empty if no Python code called. Set once by the bindings.
+using PythonLocation = std::string (*)();
+C10_EXPORT void set_python_location(PythonLocation location);
+
+}  // namespace torch_npu

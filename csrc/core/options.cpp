@@ -1,0 +1,91 @@
+#include "core/options.h"
+
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <cstdlib>
+
+namespace torch_npu {
+namespace {
+
+bool parse_switch(std::string_view value, bool& out) {
+  if (value != "0" && value != "1") return false;
+  out = value == "1";
+  return true;
+}
+
+bool parse_text(std::string_view value, std::string& out) {
+  out = value;
+  return true;
+}
+
+bool parse_queue_level(std::string_view value, Options& options) {
+  if (value != "0" && value != "1" && value != "2") return false;
+  if (value == "0") options.launch_blocking = true;
+  return true;
+}
+
+// `parse` leaves the default in place and answers false for a bad value.
+struct Setting {
+  OptionDoc doc;
+  bool (*parse)(std::string_view value, Options& options);
+};
+
+// In this order: a later row may only add to what an earlier one set.
+constexpr std::array kSettings = {
+    Setting{{"TORCH_NPU_LIBRARY_PATH", "a folder with libascendcl.so, that file, or softnpu", "installed CANN, else softnpu",
+             "the device library to use; softnpu: the one that torch_npu brings along"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.library_path); }},
+    Setting{{"ASCEND_TOOLKIT_HOME", "a folder", "none", "where CANN is installed, if ASCEND_HOME_PATH does not say so"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.cann_home); }},
+    Setting{{"ASCEND_HOME_PATH", "a folder", "none", "where CANN is installed"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.cann_home); }},
+    Setting{{"ASCEND_CUSTOM_OPP_PATH", "folders separated by colons", "none",
+             "where operators are looked for that libopapi.so lacks, in op_api/lib/libcust_opapi.so"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.custom_op_path); }},
+    Setting{{"PYTORCH_NPU_ALLOC_CONF", "as PYTORCH_ALLOC_CONF of PyTorch", "what PYTORCH_ALLOC_CONF says",
+             "settings of the caching allocator, such as max_split_size_mb:128"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.allocator); }},
+    Setting{{"ASCEND_LAUNCH_BLOCKING", "0 or 1", "0",
+             "1: every operator is waited for, so that its failure is raised by the line that called it; slow"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.launch_blocking); }},
+    Setting{
+        {"TASK_QUEUE_ENABLE", "0, 1 or 2", "1", "0: the same as ASCEND_LAUNCH_BLOCKING=1; 1 and 2: operators run asynchronously"},
+        parse_queue_level},
+    Setting{
+        {"TORCH_NPU_DEBUG", "0 or 1", "0",
+         "1: the Python line, shapes and dtypes of each launch are remembered, and the error of a failed operator names them; "
+         "slower, but asynchronous"},
+        [](std::string_view value, Options& o) { return parse_switch(value, o.debug); }},
+    Setting{{"TORCH_NPU_STRICT_FALLBACK", "0 or 1", "0", "1: an operator that would run on the CPU instead is an error"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.strict_fallback); }},
+};
+
+Options read_environment() {
+  Options options;
+  for (const Setting& setting : kSettings) {
+    const char* value = std::getenv(setting.doc.name.data());
+    if (value == nullptr || *value == '\0' || setting.parse(value, options)) continue;
+    TORCH_WARN("the environment variable ", setting.doc.name, " is '", value, "', but must be ", setting.doc.values, "; ",
+               setting.doc.standard, " is used.");
+  }
+  return options;
+}
+
+}  // namespace
+
+const Options& options() {
+  static const Options* const options = new Options(read_environment());
+  return *options;
+}
+
+std::span<const OptionDoc> option_docs() {
+  static const auto docs = [] {
+    std::array<OptionDoc, kSettings.size()> rows;
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = kSettings[i].doc;
+    return rows;
+  }();
+  return docs;
+}
+
+}  // namespace torch_npu

@@ -1,0 +1,40 @@
+// Every environment variable that the plugin reads, in one place. Includes nothing of the device: acl/ reads it too.
+//
+//   if (options().launch_blocking) ...
+//
+// Read once, by the first call of options(). Unset or empty means the default. A bad value stops nothing: one warning names the
+// variable, its value, what is allowed and what is used instead.
+#pragma once
+
+#include <c10/macros/Export.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace torch_npu {
+
+struct Options {
+  std::string library_path;      // TORCH_NPU_LIBRARY_PATH
+  std::string cann_home;         // ASCEND_HOME_PATH, else ASCEND_TOOLKIT_HOME
+  std::string custom_op_path;    // ASCEND_CUSTOM_OPP_PATH
+  std::string allocator;         // PYTORCH_NPU_ALLOC_CONF
+  bool launch_blocking = false;  // ASCEND_LAUNCH_BLOCKING=1 or TASK_QUEUE_ENABLE=0
+  bool debug = false;            // TORCH_NPU_DEBUG
+  bool strict_fallback = false;  // TORCH_NPU_STRICT_FALLBACK; only the initial value of the switch in aten/fallback.h
+};
+
+// Thread-safe; the reference stays valid until the process ends.
+C10_EXPORT const Options& options();
+
+// A row of docs/environment.md.
+struct OptionDoc {
+  std::string_view name;
+  std::string_view values;
+  std::string_view standard;  // the default, in words
+  std::string_view effect;
+};
+
+C10_EXPORT std::span<const OptionDoc> option_docs();
+
+}  // namespace torch_npu

@@ -1,0 +1,141 @@
+#include "core/stream.h"
+
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "acl/symbol.h"
+
+namespace torch_npu {
+namespace {
+
+constexpr size_t kPoolSize = 32;
+
+// A StreamId is 4 * index + kind. The default stream is the only one with id 0.
+enum class Kind { kDefault, kNormal, kHigh, kExternal };
+
+Kind kind_of(c10::StreamId id) { return static_cast<Kind>(id & 3); }
+size_t index_of(c10::StreamId id) { return static_cast<size_t>(id) >> 2; }
+c10::StreamId make_id(Kind kind, size_t index) { return static_cast<c10::StreamId>(index << 2 | static_cast<size_t>(kind)); }
+
+struct Pool {
+  std::array<std::atomic<aclrtStream>, kPoolSize> streams{};
+  std::atomic<uint32_t> next{0};
+};
+
+struct Pools {
+  Pool normal, high;
+};
+
+constinit std::array<Pools, kMaxDevices> pools{};
+
+Pool& pool_of(c10::DeviceIndex device, Kind kind) {
+  Pools& both = pools.at(static_cast<size_t>(device));
+  return kind == Kind::kHigh ? both.high : both.normal;
+}
+
+aclrtStream create_stream(c10::DeviceIndex device, Kind kind) {
+  const BoundDevice bound(device);
+  int32_t least = 0, greatest = 0;
+  ACL_CALL(aclrtDeviceGetStreamPriorityRange, &least, &greatest);
+  const auto priority = static_cast<uint32_t>(kind == Kind::kHigh ? greatest : least);
+  aclrtStream stream = nullptr;
+  ACL_CALL(aclrtCreateStreamWithConfig, &stream, priority, ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC);
+  return stream;
+}
+
+aclrtStream pooled(c10::DeviceIndex device, Kind kind, size_t index) {
+  std::atomic<aclrtStream>& slot = pool_of(device, kind).streams.at(index);
+  if (aclrtStream stream = slot.load(std::memory_order_acquire)) return stream;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (aclrtStream stream = slot.load(std::memory_order_acquire)) return stream;
+  aclrtStream stream = create_stream(device, kind);
+  slot.store(stream, std::memory_order_release);
+  return stream;
+}
+
+class ExternalStreams {
+ public:
+  static ExternalStreams& get() {
+    static ExternalStreams* const streams = new ExternalStreams;
+    return *streams;
+  }
+
+  size_t index(aclrtStream handle) {
+    const std::unique_lock lock(mutex_);
+    const auto [entry, is_new] = indices_.try_emplace(handle, handles_.size());
+    if (is_new) handles_.push_back(handle);
+    return entry->second;
+  }
+
+  aclrtStream handle(size_t index) {
+    const std::shared_lock lock(mutex_);
+    return index < handles_.size() ? handles_[index] : nullptr;
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::vector<aclrtStream> handles_;
+  std::unordered_map<aclrtStream, size_t> indices_;
+};
+
+}  // namespace
+
+NPUStream::NPUStream(c10::Stream stream) : stream_(stream) {
+  TORCH_CHECK(stream.device_type() == kDeviceType, "expected a stream of an NPU, but got one of ", stream.device());
+}
+
+aclrtStream NPUStream::pool_handle() const {
+  const Kind kind = kind_of(id());
+  const size_t index = index_of(id());
+  aclrtStream handle = nullptr;
+  if (kind == Kind::kExternal) {
+    handle = ExternalStreams::get().handle(index);
+  } else if (kind != Kind::kDefault && index < kPoolSize) {
+    handle = pooled(device_index(), kind, index);
+  }
+  TORCH_CHECK(handle != nullptr, "the NPU has no stream with id ", id());
+  return handle;
+}
+
+int NPUStream::priority() const { return kind_of(id()) == Kind::kHigh ? -1 : 0; }
+
+bool NPUStream::query() const {
+  const BoundDevice bound(device_index());
+  aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+  ACL_CALL(aclrtStreamQuery, stream(), &status);
+  return status == ACL_STREAM_STATUS_COMPLETE;
+}
+
+void NPUStream::synchronize() const {
+  const BoundDevice bound(device_index());
+  ACL_CALL(aclrtSynchronizeStream, stream());
+}
+
+NPUStream getDefaultNPUStream(c10::DeviceIndex device) { return NPUStream(checked_device(device), 0); }
+
+NPUStream getNPUStreamFromPool(bool high_priority, c10::DeviceIndex device) {
+  const c10::DeviceIndex index = checked_device(device);
+  const Kind kind = high_priority ? Kind::kHigh : Kind::kNormal;
+  const size_t slot = pool_of(index, kind).next.fetch_add(1, std::memory_order_relaxed) % kPoolSize;
+  pooled(index, kind, slot);
+  return NPUStream(index, make_id(kind, slot));
+}
+
+NPUStream externalStream(aclrtStream handle, c10::DeviceIndex device) {
+  const c10::DeviceIndex index = checked_device(device);
+  if (handle == nullptr) return NPUStream(index, 0);
+  return NPUStream(index, make_id(Kind::kExternal, ExternalStreams::get().index(handle)));
+}
+
+void setCurrentNPUStream(NPUStream stream) {
+  const c10::DeviceIndex device = checked_device(stream.device_index());
+  detail::thread_state.current_streams[static_cast<size_t>(device)] = stream.id();
+}
+
+}  // namespace torch_npu

@@ -1,0 +1,160 @@
+"""A row of ops.yaml becomes every form of its operator, and a wrong row stops the generator with one sentence."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "codegen"))
+
+import plugin_ops  # noqa: E402
+
+DEVICE = """\
+aclnnAdd(Tensor self, Tensor other, Scalar alpha, Tensor! out): add.out(self, other, alpha, out)
+aclnnAdds(Tensor self, Scalar other, Scalar alpha, Tensor! out): add.Scalar_out(self, other, alpha, out)
+aclnnInplaceAdd(Tensor! selfRef, Tensor other, Scalar alpha): add_.Tensor(selfRef, other, alpha)
+aclnnMm(Tensor self, Tensor mat2, Tensor! out, int8 cubeMathType): mm.out(self, mat2, out)
+aclnnRelu(Tensor self, Tensor! out): clamp_min.out(self, 0, out)
+aclnnReduceSum(Tensor self, int[] dims, bool keep, dtype dtype, Tensor! out): sum.IntList_out(self, dims, keep, dtype, out)
+aclnnSort(Tensor self, bool stable, int dim, bool down, Tensor! v, Tensor! i): sort.values_stable(self, stable, dim, down, v, i)
+aclnnNonzero(Tensor self, Tensor! out): nonzero(self) | sync
+aclnnForeachAddListV2(Tensor[] x1, Tensor[] x2, Scalar alpha, Tensor![] out): kernel foreach_add_list
+aclnnInplaceZero(Tensor! selfRef): zero_(selfRef)
+aclnnRmsNorm(Tensor x, Tensor gamma, double epsilon, Tensor! yOut, Tensor! rstdOut): kernel rms_norm
+"""
+ADD = "call: aclnnAdd(self, other, alpha, out)"
+
+
+def run(folder, plugin, *arguments, device=DEVICE, families=""):
+    """Runs the generator's main; its message if it stops."""
+    (folder / "aclnn.yaml").write_text(device)
+    (folder / "ops.yaml").write_text(plugin)
+    (folder / "families").mkdir(exist_ok=True)
+    (folder / "families" / "hand.cpp").write_text(families)
+    tables = ("--device-table", folder / "aclnn.yaml", "--plugin-table", folder / "ops.yaml", "--families", folder / "families")
+    try:
+        plugin_ops.main([str(part) for part in (*tables, *(arguments or ("--out", folder / "out")))])
+    except SystemExit as stop:
+        return stop.code
+    return None
+
+
+@pytest.fixture
+def generate(tmp_path):
+    def text(plugin):
+        message = run(tmp_path, plugin)
+        assert message is None
+        return "\n".join(path.read_text() for path in sorted((tmp_path / "out").rglob("*.cpp")))
+
+    return text
+
+
+def function(text, signature):
+    start = text.index(signature)
+    return text[start : text.index("\n}", start)]
+
+
+def test_a_structured_row_gives_all_three_forms(generate):
+    text = generate(f"add.out:\n  {ADD}\n")
+    for form in ("add.Tensor", "add_.Tensor", "add.out"):
+        assert f'm.impl("{form}"' in text
+    assert "Functional<at::meta::structured_add_Tensor, 1> op;" in function(text, "at::Tensor add_Tensor(")
+    assert "Form::kInplace> op({self});" in function(text, "add__Tensor(")
+    assert "call::aclnnAdd(self, other, alpha, op.output(0));" in function(text, "add_out(")
+
+
+def test_the_inplace_call_serves_the_inplace_form_only(generate):
+    text = generate(f"add.out:\n  {ADD}\n  inplace: aclnnInplaceAdd(self, other, alpha)\n")
+    assert "call::aclnnInplaceAdd(self, other, alpha);" in function(text, "add__Tensor(")
+    assert "aclnnInplaceAdd" not in function(text, "add_out(")
+
+
+def test_a_host_scalar_has_its_own_call(generate):
+    text = generate(f'add.out:\n  {ADD}\n  scalar: {{other: "aclnnAdds(self, other, alpha, out)"}}\n')
+    body = function(text, "at::Tensor add_Tensor(")
+    assert "if (is_host_scalar(other, self)) {\n    call::aclnnAdds(self, host_scalar(other), alpha, op.output(0));" in body
+
+
+def test_the_fast_path_comes_before_the_shape_function(generate):
+    text = generate(f"add.out:\n  {ADD}\n  fast: promote\n")
+    body = function(text, "at::Tensor add_Tensor(")
+    assert body.index("fast::applies<fast::Rule::kPromote>(self, other) && fast::fit(self, alpha)") < body.index("op.meta(")
+    assert "fast::can_write<fast::Rule::kPromote>(self, self, other)" in function(text, "add__Tensor(")
+
+
+def test_tensors_of_a_checked_operator_must_share_a_device(generate):
+    text = generate('mm.out: {call: "aclnnMm(self, mat2, out, cube_math_type)"}\n')
+    body = function(text, "at::Tensor mm(")
+    assert 'check_and_update_common_device(common_device, mat2, "wrapper_NPU_mm", "mat2");' in body
+    assert "call::aclnnMm(self, mat2, op.output(0), cube_math_type());" in body
+
+
+def test_a_plain_row_gives_the_forms_that_aten_does_not_compose(generate):
+    text = generate('relu: {call: "aclnnRelu(self, out)", infer: like_self}\n')
+    assert "auto [out] = allocate(infer::like_self(self));" in function(text, "at::Tensor relu(")
+    assert "call::aclnnRelu(self, self);" in function(text, "relu_(")
+    assert 'm.impl("relu.out"' not in text
+
+
+def test_a_missing_value_gets_its_default(generate):
+    row = 'sum.IntList_out: {call: "aclnnReduceSum(self, dim or [], keepdim, dtype_of(out), out)", unused: dtype}\n'
+    text = generate(row + 'sort.values_stable: {call: "aclnnSort(self, stable or false, dim, descending, values, indices)"}\n')
+    assert "dim.value_or(at::IntArrayRef{}), keepdim, op.output(0).scalar_type()" in text
+    assert "stable.value_or(false)" in text
+    assert "return {std::move(op.take(0)), std::move(op.take(1))};" in text
+
+
+def test_a_list_takes_one_launch_or_atens_loop(generate):
+    text = generate('_foreach_add.List: {call: "aclnnForeachAddListV2(self, other, alpha, out)", foreach: list}\n')
+    body = function(text, "_foreach_add__List(")
+    assert "at::native::foreach_tensor_add_list_kernel_slow_(self, other, alpha)" in body
+    assert "call::aclnnForeachAddListV2(self, other, alpha, self);" in body
+
+
+def test_an_operator_of_our_own_is_declared_and_has_a_shape_function(generate):
+    schema = "npu::npu_rms_norm(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)"
+    text = generate(f'"{schema}": {{call: "aclnnRmsNorm(self, gamma, epsilon, out, rstd)", infer: rms_norm}}\n')
+    assert 'm.def("npu_rms_norm(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)");' in text
+    assert "TORCH_LIBRARY_IMPL(npu, Meta, m)" in text
+
+
+def test_every_device_function_has_a_typed_call(generate):
+    text = generate("")
+    assert (
+        "void aclnnAdd(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, const at::Tensor& out) {" in text
+    )
+    assert "a_out.give_shape_to(out);" in function(text, "void aclnnNonzero(")
+    assert "if (C10_UNLIKELY(out.numel() == 0)) return;" in function(text, "void aclnnRelu(")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "sentence"),
+    [
+        ('add.Tensor: {call: "aclnnAdd(self, other, alpha, out)", infer: x}\n', "named by its out= overload, which is `add.out`"),
+        ('relu: {call: "aclnnRelu(self, out)"}\n', "`infer` must name the function"),
+        ('relu: {call: "aclnnRelu(self, out)", infer: like_self, fast: same}\n', "`fast` is for operators with a shape function"),
+        ('add.out: {call: "aclnnAdd(self, alpha, other, out)"}\n', "parameter `other` of `aclnnAdd` is Tensor"),
+        ('add.out: {call: "aclnnAdds(self, 1, alpha, out)"}\n', "argument `other` does not reach `aclnnAdds`"),
+        ('mm.out: {call: "aclnnMn(self, mat2, out)"}\n', "the device table has no `aclnnMn`"),
+        (
+            'sort.values_stable: {call: "aclnnSort(self, stable, dim, descending, values, indices)"}\n',
+            "parameter `stable` of `aclnnSort`",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path, plugin, sentence):
+    message = run(tmp_path, plugin)
+    assert message.startswith("error: ")
+    assert sentence in message
+    assert len(message.splitlines()) == 1
+
+
+def test_one_overload_is_registered_once(tmp_path):
+    families = 'TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {\n  m.impl("add.Tensor", TORCH_FN(add));\n}\n'
+    message = run(tmp_path, f"add.out:\n  {ADD}\n", "--docs", tmp_path / "ops.md", families=families)
+    assert "`add.Tensor` is registered by hand and by a row" in message
+
+
+def test_the_published_table_is_in_step():
+    plugin_ops.main(["--check", str(ROOT / "docs" / "ops.md")])
