@@ -1,0 +1,38 @@
+"""PyTorch on Ascend NPUs: importing this package gives torch the device `npu` and the module `torch.npu`.
+
+No device is touched by the import; a missing device library is reported by the first use of the device.
+"""
+
+import sys
+
+import torch
+
+from .version import __version__
+
+
+def _check_torch():
+    built, found = (".".join(version.split(".")[:2]) for version in (__version__, torch.__version__))
+    if built != found:
+        raise ImportError(
+            f"torch_npu {__version__} was built for torch {built}, but torch {torch.__version__} is installed. "
+            f"Install torch=={__version__.split('+')[0]}, or a torch_npu that was built for torch {found}."
+        )
+
+
+def _register():
+    torch.utils.rename_privateuse1_backend("npu")
+    torch._register_device_module("npu", npu)
+    # Without their second name, `import torch.npu.amp` would run the file again, as another module.
+    for name in [name for name in sys.modules if name.startswith("torch_npu.npu.")]:
+        sys.modules[name.replace("torch_npu", "torch", 1)] = sys.modules[name]
+    quantized = [torch.quint8, torch.quint4x2, torch.quint2x4, torch.qint32, torch.qint8]
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True, unsupported_dtype=quantized)
+
+
+_check_torch()
+
+from . import _C, npu  # noqa: E402, F401
+
+_register()
+
+__all__ = ["__version__", "npu"]

@@ -1,0 +1,68 @@
+"""What every test of the plugin gets: the device, no fallback to the CPU unless it asks for one, and nothing left behind."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Nothing is written to the user's home.
+os.environ.setdefault("ASCEND_PROCESS_LOG_PATH", str(Path(tempfile.gettempdir(), "torch_npu_tests_log")))
+
+# Without the wheel only the code generators can be tested.
+INSTALLED = importlib.util.find_spec("torch_npu") is not None
+collect_ignore_glob = [] if INSTALLED else ["test_*.py"]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="the tests that build or install something, too")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "full: builds or installs something; runs with --full only")
+    config.addinivalue_line("markers", "fallback: runs operators on the CPU on purpose")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--full"):
+        return
+    for item in items:
+        if "full" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="only with --full"))
+
+
+@pytest.fixture(autouse=True)
+def no_fallback(request):
+    """Strict mode: an operator that npu lacks fails the test that uses it."""
+    if not INSTALLED or "torch_npu" not in sys.modules:
+        yield
+        return
+    import torch
+
+    torch.npu.set_strict_fallback("fallback" not in request.keywords)
+    yield
+    torch.npu.set_strict_fallback(False)
+    torch.npu.reset_fallback_stats()
+
+
+@pytest.fixture
+def python():
+    """Runs a program in a process of its own, away from the source tree, and gives the finished process."""
+
+    def run(program, *arguments, **environment):
+        return subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
+            env={**os.environ, **environment},
+            cwd=tempfile.gettempdir(),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return run

@@ -1,0 +1,56 @@
+"""Ways to lay a tensor out in memory, and comparison of npu with the CPU."""
+
+import torch
+
+# Name -> (shape of the base, what makes the tensor from it). The same is done to a base on either device, so that the strides and
+# the storage offset are the same too. All but three have the shape (3, 4, 5).
+LAYOUTS = {
+    "contiguous": ((3, 4, 5), lambda base: base),
+    "transposed": ((5, 4, 3), lambda base: base.transpose(0, 2)),
+    "sliced": ((4, 4, 11), lambda base: base[1:, :, 1::2]),
+    "expanded": ((3, 1, 5), lambda base: base.expand(3, 4, 5)),
+    "permuted": ((4, 5, 3), lambda base: base.permute(2, 0, 1)),
+    "zero_dim": ((), lambda base: base),
+    "empty": ((3, 0, 5), lambda base: base),
+    "channels_last": ((2, 3, 4, 5), lambda base: base.contiguous(memory_format=torch.channels_last)),
+}
+# An expanded tensor cannot be written.
+WRITABLE = [name for name in LAYOUTS if name != "expanded"]
+
+
+def base(layout, dtype=torch.float32, seed=0):
+    """The base on the CPU, with values between -3 and 3."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = LAYOUTS[layout][0]
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, generator=generator).bool()
+    if not dtype.is_floating_point and not dtype.is_complex:
+        low = 0 if dtype == torch.uint8 else -3
+        return torch.randint(low, 4, shape, generator=generator).to(dtype)
+    return (torch.rand(shape, generator=generator, dtype=torch.double) * 6 - 3).to(dtype)
+
+
+def pair(layout, dtype=torch.float32, seed=0):
+    """The same tensor on the CPU and on npu, with the same strides and offset."""
+    view = LAYOUTS[layout][1]
+    host = base(layout, dtype, seed)
+    cpu, npu = view(host), view(host.to("npu"))
+    assert (npu.shape, npu.stride(), npu.storage_offset()) == (cpu.shape, cpu.stride(), cpu.storage_offset())
+    return cpu, npu
+
+
+def assert_same(npu, cpu, rtol=1e-4, atol=1e-5, strides=True):
+    """npu holds what cpu holds, on the device: dtype, shape, strides and, within the tolerance, values."""
+    if isinstance(cpu, tuple | list):
+        assert len(npu) == len(cpu)
+        for one, other in zip(npu, cpu, strict=True):
+            assert_same(one, other, rtol, atol, strides)
+        return
+    if not isinstance(cpu, torch.Tensor):
+        assert npu == cpu
+        return
+    assert npu.device.type == "npu"
+    assert (npu.dtype, npu.shape) == (cpu.dtype, cpu.shape)
+    if strides and cpu.numel() > 0:
+        assert npu.stride() == cpu.stride()
+    torch.testing.assert_close(npu.detach().cpu(), cpu.detach(), rtol=rtol, atol=atol, equal_nan=True)

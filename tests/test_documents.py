@@ -1,0 +1,104 @@
+"""What README.md and CONTRIBUTING.md tell a reader to do works when it is done to the letter."""
+
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def blocks(document, language):
+    """The code blocks of a language in the order of the document."""
+    fence = re.compile(rf"^( *)```{language}\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(match[2]) for match in fence.finditer((ROOT / document).read_text())]
+
+
+def section(title):
+    return (ROOT / "CONTRIBUTING.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, timeout=3000, **options)
+
+
+def first_program():
+    (program,) = blocks("README.md", "python")
+    return program
+
+
+def test_the_first_program_runs(python):
+    done = python(first_program())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"Ascend\w+ torch.Size\(\[4, 3\]\) \{\}\n", done.stdout)
+
+
+@pytest.mark.full
+def test_the_first_program_runs_where_only_the_wheel_was_installed(tmp_path):
+    (wheel,) = (ROOT / "build" / "dist").glob("torch_npu-*.whl")
+    run(sys.executable, "-m", "venv", tmp_path / "venv", check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    installed = run(python, "-m", "pip", "install", "--quiet", wheel)
+    assert installed.returncode == 0, installed.stderr
+    done = run(python, "-c", first_program(), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("{}\n")
+
+
+def copy_tree(target):
+    """The source tree without what is built, and with this environment in the place of .venv."""
+    listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+    (target / ".venv").symlink_to(sys.prefix)
+
+
+def add_rows(tree):
+    """Steps 1 and 2. Rows that are there already are taken out first, so that the steps mean something."""
+    for block in blocks_of_steps("yaml"):
+        comment, row = block.splitlines()
+        table = tree / comment.removeprefix("# ")
+        name = re.match(r"[\w.]+", row)[0]
+        kept = [line for line in table.read_text().splitlines() if not re.match(rf"{re.escape(name)}[(:]", line)]
+        table.write_text("\n".join([*kept, row, ""]))
+
+
+def blocks_of_steps(language):
+    inside = section("Add an op in five minutes")
+    return [block for block in blocks("CONTRIBUTING.md", language) if block.splitlines()[0] in inside]
+
+
+def test_an_op_is_added_by_two_rows(tmp_path):
+    copy_tree(tmp_path)
+    add_rows(tmp_path)
+    for line in blocks_of_steps("sh")[-1].splitlines():
+        done = run("bash", "-c", line, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert "| hypot.out | aclnnSoftHypot |" in (tmp_path / "docs" / "ops.md").read_text()
+    assert "aclnnSoftHypot" in (tmp_path / "docs" / "aclnn.md").read_text()
+
+
+@pytest.mark.full
+def test_an_op_that_was_added_works(tmp_path):
+    copy_tree(tmp_path)
+    add_rows(tmp_path)
+    (build,) = blocks_of_steps("sh")[0].splitlines()
+    built = run("bash", "-c", f"{build} --no-install", cwd=tmp_path)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = (tmp_path / "build" / "dist").glob("*.whl")
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "site", wheel, check=True)
+    (program,) = blocks_of_steps("python")
+    done = run(sys.executable, "-c", program, cwd=tmp_path / "site", env={"PYTHONPATH": str(tmp_path / "site")})
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_link_leads_somewhere():
+    for document in ("README.md", "CONTRIBUTING.md"):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / document).read_text()):
+            assert (ROOT / target).exists(), f"{document}: {target}"

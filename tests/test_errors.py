@@ -1,0 +1,128 @@
+"""Bad input and failures: one clear error, and the process stays usable."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def usable_afterwards():
+    yield
+    assert (torch.arange(3.0, device="npu") + 1).tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        lambda x, y: x + y,
+        lambda x, y: y + x,
+        lambda x, y: x @ y,
+        lambda x, y: torch.cat([x, y]),
+        lambda x, y: torch.where(x > 0, x, y),
+        lambda x, y: torch.nn.functional.linear(x, y),
+        lambda x, y: x.add_(y),
+        lambda x, y: torch.add(x, x, out=y),
+    ],
+)
+def test_devices_are_not_mixed(mixed):
+    x, y = torch.ones(2, 2, device="npu"), torch.ones(2, 2)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        mixed(x, y)
+
+
+def test_a_number_from_the_cpu_may_be_mixed_in():
+    assert (torch.ones(2, device="npu") + torch.tensor(2.0)).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "use", [lambda: torch.ones(2, device="npu:99"), lambda: torch.npu.set_device(99), lambda: torch.ones(2).npu(99)]
+)
+def test_an_absent_device_is_named(use):
+    with pytest.raises(RuntimeError, match="npu:99"):
+        use()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda x: x @ x, "mat1 and mat2 shapes cannot be multiplied"),
+        (lambda x: x + torch.ones(7, device="npu"), "must match the size"),
+        (lambda x: x.view(5), "invalid for input of size"),
+        (lambda x: x.sum(9), "Dimension out of range"),
+        (lambda x: torch.cat([x, x[:, :2]]), "Sizes of tensors must match"),
+        (lambda x: x.softmax(5), "Dimension out of range"),
+        (lambda x: x.int().softmax(0), "not implemented for 'Int'"),
+    ],
+)
+def test_wrong_shapes_and_dtypes_are_refused(wrong, message):
+    with pytest.raises((RuntimeError, IndexError), match=message):
+        wrong(torch.ones(2, 3, device="npu")).cpu()
+
+
+FAILING = """
+import torch
+table = torch.ones(4, 2, device="npu")
+index = torch.tensor([0, 9], device="npu")
+try:
+    rows = torch.nn.functional.embedding(index, table)  # here
+    torch.npu.synchronize()
+except (RuntimeError, IndexError) as error:
+    print(error)
+torch.npu.synchronize()
+print(table.sum().item())
+"""
+
+
+def test_a_failure_on_the_device_is_reported_once_and_the_process_goes_on(python):
+    done = python(FAILING, SOFTNPU_LAUNCH="queue")
+    assert done.stdout.endswith("8.0\n"), done.stderr
+    assert done.stdout.count("index out of range") + done.stdout.count("out of bounds") >= 1
+    assert "task 'aclnn" in done.stdout
+    assert "ASCEND_LAUNCH_BLOCKING=1" in done.stdout
+
+
+@pytest.mark.parametrize("switch", ["ASCEND_LAUNCH_BLOCKING", "TORCH_NPU_DEBUG"])
+def test_a_switch_gives_the_line_the_shapes_and_the_dtypes(python, switch):
+    done = python(FAILING, SOFTNPU_LAUNCH="queue", **{switch: "1"})
+    assert done.stdout.endswith("8.0\n"), done.stderr
+    assert done.stdout.count("index out of range") + done.stdout.count("out of bounds") >= 1
+    assert "task 'aclnn" in done.stdout
+    assert "<string>:6" in done.stdout
+    assert "[4, 2]" in done.stdout.replace("(4, 2)", "[4, 2]")
+
+
+@pytest.mark.parametrize("name", ["TASK_QUEUE_ENABLE", "ASCEND_LAUNCH_BLOCKING", "TORCH_NPU_DEBUG", "TORCH_NPU_STRICT_FALLBACK"])
+def test_a_wrong_value_in_the_environment_is_named_and_not_used(python, name):
+    done = python("import torch; print(torch.ones(2, device='npu').sum().item())", **{name: "maybe"})
+    assert (done.stdout, done.returncode) == ("2.0\n", 0), done.stderr
+    assert f"{name} is 'maybe'" in done.stderr
+
+
+def test_a_missing_device_library_is_one_error_at_first_use(python, tmp_path):
+    done = python(
+        """
+        import torch
+        print(torch.npu.is_available(), torch.ones(2).sum().item(), flush=True)
+        for _ in range(2):
+            try:
+                torch.ones(2, device="npu")
+            except RuntimeError as error:
+                print(str(error).splitlines()[0])
+        """,
+        TORCH_NPU_LIBRARY_PATH=str(tmp_path),
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == "False 2.0", done.stderr
+    assert len(lines) == 3
+    assert all("TORCH_NPU_LIBRARY_PATH" in line and "no libascendcl.so" in line for line in lines[1:])
+
+
+def test_a_broken_device_library_is_named(python, tmp_path):
+    (tmp_path / "libascendcl.so").write_text("no library")
+    done = python("import torch; torch.ones(2, device='npu')", TORCH_NPU_LIBRARY_PATH=str(tmp_path))
+    assert f"cannot load the device library {tmp_path}/libascendcl.so" in done.stderr
+
+
+def test_the_library_can_be_chosen(python):
+    path = torch.npu.library_info()["path"]
+    done = python("import torch; print(torch.npu.library_info()['origin'])", TORCH_NPU_LIBRARY_PATH=path)
+    assert done.stdout == "env\n", done.stderr

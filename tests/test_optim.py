@@ -1,0 +1,78 @@
+"""Optimizers make the steps that they make on the CPU, one tensor at a time and all at once."""
+
+import pytest
+import torch
+from support import assert_same
+
+OPTIMIZERS = {
+    "sgd": lambda p, **o: torch.optim.SGD(p, lr=0.1, **o),
+    "momentum": lambda p, **o: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-2, **o),
+    "adam": lambda p, **o: torch.optim.Adam(p, lr=0.01, **o),
+    "amsgrad": lambda p, **o: torch.optim.Adam(p, lr=0.01, amsgrad=True, weight_decay=1e-2, **o),
+    "adamw": lambda p, **o: torch.optim.AdamW(p, lr=0.01, **o),
+}
+
+
+def steps(make, device, options, count=20):
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(4, 3), (3,), (), (2, 3, 2)]
+    parameters = [torch.randn(shape, generator=generator).to(device).requires_grad_() for shape in shapes]
+    optimizer = make(parameters, **options)
+    for _ in range(count):
+        optimizer.zero_grad()
+        sum((parameter**2).sum() + parameter.sin().sum() for parameter in parameters).backward()
+        optimizer.step()
+    state = [value for each in optimizer.state.values() for value in each.values() if isinstance(value, torch.Tensor)]
+    return [parameter.detach() for parameter in parameters], state
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}, {"foreach": False}, {"maximize": True}], ids=str)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps_are_the_cpus(name, options):
+    expected, expected_state = steps(OPTIMIZERS[name], "cpu", options)
+    got, state = steps(OPTIMIZERS[name], "npu", options)
+    assert_same(got, expected)
+    assert len(state) == len(expected_state)
+    for one, other in zip(state, expected_state, strict=True):
+        torch.testing.assert_close(one.cpu(), other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adam", "adamw"])
+def test_fused_steps_are_the_cpus(name):
+    assert_same(steps(OPTIMIZERS[name], "npu", {"fused": True})[0], steps(OPTIMIZERS[name], "cpu", {})[0])
+
+
+@pytest.mark.parametrize("foreach", [None, False])
+def test_gradients_are_clipped(foreach):
+    results = []
+    for device in ("cpu", "npu"):
+        x = torch.arange(1.0, 5.0).to(device).requires_grad_()
+        (x**2).sum().backward()
+        norm = torch.nn.utils.clip_grad_norm_([x], 1.0, foreach=foreach)
+        results.append([norm, x.grad])
+    assert_same(results[1], results[0])
+
+
+def test_schedulers_change_the_rate():
+    x = torch.ones(2, device="npu", requires_grad=True)
+    optimizer = torch.optim.SGD([x], lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    for _ in range(2):
+        optimizer.zero_grad()
+        x.sum().backward()
+        optimizer.step()
+        scheduler.step()
+    assert x.tolist() == [-0.5, -0.5]
+
+
+def test_state_moves_between_devices():
+    x = torch.ones(2, device="npu", requires_grad=True)
+    optimizer = torch.optim.Adam([x])
+    x.sum().backward()
+    optimizer.step()
+    y = torch.ones(2, requires_grad=True)
+    on_cpu = torch.optim.Adam([y])
+    on_cpu.load_state_dict(optimizer.state_dict())
+    assert on_cpu.state[y]["exp_avg"].device.type == "cpu"
+    optimizer.load_state_dict(on_cpu.state_dict())
+    assert optimizer.state[x]["exp_avg"].is_npu

@@ -1,0 +1,152 @@
+"""Random numbers: the same seed gives the same bits, whatever the layout, and the distributions are what they say."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+N = 100_000
+
+DRAWS = {
+    "rand": lambda: torch.rand(1000, device="npu"),
+    "randn": lambda: torch.randn(1000, device="npu"),
+    "randn_half": lambda: torch.randn(1000, device="npu", dtype=torch.float16),
+    "randint": lambda: torch.randint(0, 1000, (1000,), device="npu"),
+    "randperm": lambda: torch.randperm(1000, device="npu"),
+    "bernoulli": lambda: torch.full((1000,), 0.5, device="npu").bernoulli(),
+    "bernoulli_": lambda: torch.empty(1000, device="npu").bernoulli_(0.3),
+    "exponential_": lambda: torch.empty(1000, device="npu").exponential_(),
+    "uniform_": lambda: torch.empty(1000, device="npu").uniform_(-1, 1),
+    "normal_": lambda: torch.empty(1000, device="npu").normal_(2, 3),
+    "normal": lambda: torch.normal(torch.zeros(1000, device="npu"), torch.ones(1000, device="npu")),
+    "multinomial": lambda: torch.ones(1000, device="npu").multinomial(100),
+    "dropout": lambda: F.dropout(torch.ones(1000, device="npu"), 0.5),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_same_seed_gives_the_same_bits_and_the_next_draw_others(name):
+    torch.manual_seed(7)
+    first, second = DRAWS[name](), DRAWS[name]()
+    torch.manual_seed(7)
+    assert torch.equal(DRAWS[name](), first)
+    assert not torch.equal(first, second)
+    torch.manual_seed(8)
+    assert not torch.equal(DRAWS[name](), first)
+
+
+@pytest.mark.parametrize("name", ["rand", "randn", "randint", "randperm"])
+def test_state_can_be_kept_and_restored(name):
+    state = torch.npu.get_rng_state()
+    assert (state.device.type, state.dtype, state.numel()) == ("cpu", torch.uint8, 16)
+    first = DRAWS[name]()
+    torch.npu.set_rng_state(state)
+    assert torch.equal(DRAWS[name](), first)
+    with torch.random.fork_rng(device_type="npu"):
+        torch.npu.manual_seed(1)
+        DRAWS[name]()
+    torch.npu.set_rng_state(state)
+    assert torch.equal(DRAWS[name](), first)
+
+
+def test_a_generator_of_ones_own_is_independent():
+    generator = torch.Generator("npu").manual_seed(3)
+    first = torch.rand(10, device="npu", generator=generator)
+    torch.rand(10, device="npu")
+    twin = torch.Generator(device="npu").manual_seed(3)
+    assert torch.equal(torch.rand(10, device="npu", generator=twin), first)
+    assert generator.initial_seed() == 3
+    assert generator.device.type == "npu"
+    with pytest.raises(RuntimeError, match="type for generator"):
+        torch.rand(10, device="npu", generator=torch.Generator())
+
+
+def test_seeds():
+    torch.npu.manual_seed(11)
+    assert torch.npu.initial_seed() == 11
+    torch.npu.manual_seed_all(12)
+    assert {generator.initial_seed() for generator in torch.npu.default_generators} == {12}
+    torch.npu.seed()
+    assert torch.npu.initial_seed() != 12
+    torch.npu.seed_all()
+    assert len({generator.initial_seed() for generator in torch.npu.default_generators}) == 1
+    states = torch.npu.get_rng_state_all()
+    torch.npu.set_rng_state_all(states)
+    assert torch.equal(torch.npu.get_rng_state(), states[0])
+    with pytest.raises(RuntimeError, match="16 bytes"):
+        torch.npu.set_rng_state(torch.zeros(3, dtype=torch.uint8))
+
+
+def test_seeding_before_the_first_use_counts(python):
+    program = """
+        import torch
+        {}
+        assert not torch.npu.is_initialized()
+        print(torch.rand(3, device="npu").tolist())
+    """
+    one, all_, before = (
+        python(program.format(seed))
+        for seed in ("torch.npu.manual_seed(5)", "torch.manual_seed(5)", "torch.manual_seed(9); torch.npu.manual_seed_all(5)")
+    )
+    assert one.stdout == all_.stdout == before.stdout != "", one.stderr
+
+
+def test_launch_mode_and_threads_do_not_change_the_bits(python):
+    program = """
+        import torch
+        torch.set_num_threads({})
+        torch.manual_seed(1)
+        print(torch.rand(70_000, device="npu").double().sum().item(), torch.randn(70_000, device="npu").double().sum().item())
+    """
+    outputs = {python(program.format(threads), SOFTNPU_LAUNCH=mode).stdout for threads in (1, 3) for mode in ("hybrid", "queue")}
+    assert len(outputs) == 1
+    assert outputs != {""}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_distributions_have_their_moments(dtype):
+    torch.manual_seed(0)
+    to = {"device": "npu", "dtype": dtype}
+    uniform = torch.rand(N, **to).cpu()
+    assert uniform.min() >= 0 and uniform.max() < 1
+    assert uniform.mean().item() == pytest.approx(0.5, abs=0.01)
+    assert uniform.var().item() == pytest.approx(1 / 12, abs=0.005)
+    normal = torch.randn(N, **to).cpu()
+    assert normal.mean().item() == pytest.approx(0, abs=0.02)
+    assert normal.std().item() == pytest.approx(1, abs=0.02)
+    assert (normal.abs() > 3).double().mean().item() == pytest.approx(0.0027, abs=0.001)
+    exponential = torch.empty(N, **to).exponential_(2).cpu()
+    assert exponential.min() > 0
+    assert exponential.mean().item() == pytest.approx(0.5, abs=0.01)
+    assert torch.empty(N, **to).bernoulli_(0.3).mean().item() == pytest.approx(0.3, abs=0.01)
+
+
+def test_integers_cover_their_range():
+    torch.manual_seed(0)
+    drawn = torch.randint(-3, 4, (N,), device="npu").cpu()
+    assert drawn.unique().tolist() == list(range(-3, 4))
+    assert drawn.double().mean().item() == pytest.approx(0, abs=0.05)
+    for size in (0, 1, 2, 5000):
+        assert torch.randperm(size, device="npu").sort().values.tolist() == list(range(size))
+    chosen = torch.tensor([0.0, 1.0, 3.0], device="npu").multinomial(N, replacement=True).cpu()
+    assert chosen.bincount(minlength=3).double().div(N).tolist() == pytest.approx([0, 0.25, 0.75], abs=0.01)
+
+
+def test_dropout_drops_scales_and_passes_gradients():
+    torch.manual_seed(0)
+    x = torch.ones(N, device="npu", requires_grad=True)
+    y = F.dropout(x, 0.25)
+    y.sum().backward()
+    kept = y.detach().cpu() != 0
+    assert kept.double().mean().item() == pytest.approx(0.75, abs=0.01)
+    assert torch.allclose(y.detach().cpu()[kept], torch.tensor(1 / 0.75))
+    assert torch.equal(x.grad.cpu(), y.detach().cpu())
+    assert torch.equal(F.dropout(x, 0.5, training=False), x)
+    assert torch.equal(F.dropout(x, 0.0), x)
+    assert F.dropout(x, 1.0).sum().item() == 0
+
+
+def test_draws_into_a_strided_tensor_leave_the_gaps_alone():
+    x = torch.full((100, 20), -5.0, device="npu")
+    x[:, ::2].uniform_(0, 1)
+    assert (x[:, 1::2] == -5).all().item()
+    assert (x[:, ::2] >= 0).all().item()

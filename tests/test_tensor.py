@@ -1,0 +1,158 @@
+"""Tensors on npu: made, asked, printed, and moved by the names that the device adds to torch."""
+
+import copy
+
+import pytest
+import torch
+from support import LAYOUTS, assert_same, pair
+from torch import nn
+
+DTYPES = [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64,
+    torch.bool, torch.complex64,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_factories_give_what_the_cpu_gives(dtype):
+    for make in (
+        lambda **to: torch.zeros(2, 3, **to),
+        lambda **to: torch.ones(2, 3, **to),
+        lambda **to: torch.full((2, 3), 1, **to),
+        lambda **to: torch.tensor([[1, 0], [0, 1]], **to),
+        lambda **to: torch.eye(3, **to),
+        lambda **to: torch.zeros((), **to),
+        lambda **to: torch.zeros(0, 4, **to),
+    ):
+        assert_same(make(dtype=dtype, device="npu"), make(dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int32], ids=str)
+def test_ranges(dtype):
+    for make in (
+        lambda **to: torch.arange(7, **to),
+        lambda **to: torch.arange(2, 20, 3, **to),
+        lambda **to: torch.arange(5, -5, -2, **to),
+        lambda **to: torch.linspace(0, 10, 11, **to),
+    ):
+        assert_same(make(dtype=dtype, device="npu"), make(dtype=dtype))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_like_factories_keep_the_layout(layout):
+    cpu, npu = pair(layout)
+    for make in (torch.zeros_like, torch.ones_like, lambda x: torch.full_like(x, 3), lambda x: x.clone()):
+        assert_same(make(npu), make(cpu))
+    assert torch.empty_like(npu).stride() == torch.empty_like(cpu).stride()
+    assert npu.new_zeros(2).device == npu.device
+
+
+def test_a_tensor_knows_its_device():
+    x = torch.ones(2, device="npu")
+    assert x.is_npu
+    assert not torch.ones(2).is_npu
+    assert x.get_device() == 0
+    assert x.type() == "torch.npu.FloatTensor"
+    assert x.untyped_storage().device.type == "npu"
+    assert x.untyped_storage().nbytes() == 8
+
+
+def test_npu_and_cpu_move_a_tensor():
+    x = torch.arange(4.0)
+    assert_same(x.npu(), x)
+    assert x.npu().cpu().device.type == "cpu"
+    assert x.npu().npu().is_npu
+    there = x.npu()
+    assert there.npu() is there
+    assert x.untyped_storage().npu().is_npu
+
+
+def test_a_module_moves_and_comes_back():
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    reference = copy.deepcopy(net)
+    assert net.npu() is net
+    assert all(value.is_npu for value in net.state_dict().values())
+    net.cpu()
+    for value, expected in zip(net.state_dict().values(), reference.state_dict().values(), strict=True):
+        assert torch.equal(value, expected)
+    assert all(value.is_npu for value in copy.deepcopy(net.to("npu")).state_dict().values())
+
+
+def test_a_packed_sequence_moves():
+    packed = nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+    assert packed.npu().is_npu
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_item_tolist_and_numpy_read_values(dtype):
+    cpu = torch.tensor([[1, 0, 1], [0, 1, 1]]).to(dtype)
+    npu = cpu.npu()
+    assert npu[1, 2].item() == cpu[1, 2].item()
+    assert npu.tolist() == cpu.tolist()
+    assert bool(npu[0, 0])
+    if dtype != torch.bfloat16:
+        assert (npu.cpu().numpy() == cpu.numpy()).all()
+
+
+def test_python_reads_numbers_off_the_device():
+    x = torch.tensor([3, 1, 2], device="npu")
+    assert (float(x[0]), int(x[1]), len(x), [int(each) for each in x]) == (3.0, 1, 3, [3, 1, 2])
+    assert [10, 20, 30, 40][x[2]] == 30
+    assert f"{torch.tensor(1.5, device='npu'):.2f}" == "1.50"
+    assert 2 in x
+    with pytest.raises(RuntimeError, match="ambiguous"):
+        bool(x)
+    with pytest.raises(TypeError, match="can't convert npu:0 device type tensor to numpy"):
+        x.numpy()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool], ids=str)
+def test_printing_differs_from_the_cpu_by_the_device_only(layout, dtype):
+    cpu, npu = pair(layout, dtype)
+    shown = repr(npu)
+    assert "device='npu:0'" in shown
+    assert repr(npu.cpu()) == repr(cpu)
+    plain = "".join(shown.replace(", device='npu:0'", "").split())
+    assert plain == "".join(repr(cpu).split())
+
+
+def test_printing_a_large_tensor_leaves_the_middle_out():
+    assert "..." in repr(torch.zeros(2000, device="npu"))
+    assert "grad_fn" in repr(torch.ones(2, device="npu", requires_grad=True) * 2)
+
+
+def test_resize_and_set_work_on_device_memory():
+    x = torch.arange(6.0, device="npu")
+    x.resize_(2, 2)
+    assert x.tolist() == [[0, 1], [2, 3]]
+    x.resize_(2, 5)
+    assert x.flatten()[:6].tolist() == [0, 1, 2, 3, 4, 5]
+    y = torch.empty(0, device="npu").set_(x.untyped_storage(), 1, (2,), (2,))
+    assert y.tolist() == [1, 3]
+    y[0] = 9
+    assert x.flatten()[1].item() == 9
+    x.untyped_storage().resize_(0)
+    assert x.untyped_storage().nbytes() == 0
+
+
+def test_deepcopy_and_sharing():
+    x = torch.arange(4.0, device="npu")
+    twin = copy.deepcopy(x)
+    alias = x.view(2, 2)
+    x.add_(1)
+    assert twin.tolist() == [0, 1, 2, 3]
+    assert alias.tolist() == [[1, 2], [3, 4]]
+    assert alias.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    assert torch.equal(x, x.clone())
+    assert not torch.equal(x, twin)
+
+
+def test_device_memory_is_not_host_memory(python):
+    done = python(
+        """
+        import ctypes, torch
+        ctypes.string_at(torch.ones(4, device="npu").data_ptr(), 4)
+        """
+    )
+    assert done.returncode < 0
