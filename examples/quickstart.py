@@ -150,11 +150,12 @@ def main():
     fallbacks = torch.npu.fallback_stats() if arguments.device.type == "npu" else {}
 
     checks = {
-        f"test accuracy {accuracy:.2%}": accuracy >= ACCURACY or arguments.epochs < EPOCHS,
         f"largest difference of losses from the CPU's {difference:.1e}": difference <= TOLERANCE,
         f"CPU fallbacks {sum(fallbacks.values())} {fallbacks or ''}".strip(): not fallbacks,
         "checkpoint read back on the CPU": agrees,
     }
+    if arguments.epochs >= EPOCHS:  # fewer are too few to ask for it
+        checks[f"test accuracy {accuracy:.2%}"] = accuracy >= ACCURACY
     for text, good in checks.items():
         print(f"{'ok    ' if good else 'FAILED'} {text}")
     print(f"time: {runner.seconds / reference.seconds:.2f} of the CPU's ({runner.seconds:.2f} s, CPU {reference.seconds:.2f} s)")

@@ -15,6 +15,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # Nothing is written to the user's home.
 os.environ.setdefault("ASCEND_PROCESS_LOG_PATH", str(Path(tempfile.gettempdir(), "torch_npu_tests_log")))
 
+# What other processes hold of the device is none of a test's business.
+LEDGER = tempfile.TemporaryDirectory(prefix="torch_npu_tests_ledger")
+os.environ.setdefault("SOFTNPU_LEDGER_DIR", LEDGER.name)
+
 # Without the wheel only the code generators can be tested.
 INSTALLED = importlib.util.find_spec("torch_npu") is not None
 collect_ignore_glob = [] if INSTALLED else ["test_*.py"]

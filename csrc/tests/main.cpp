@@ -2,11 +2,15 @@
 
 #include <cstdlib>
 
-// A small device of known size, on which running out is quick.
+#include "testing/temp_dir.h"
+
+// A small device of known size, on which running out is quick, and that no other process shares.
 int main(int argc, char** argv) {
+  const softnpu::test::TempDir ledger;
   setenv("TORCH_NPU_LIBRARY_PATH", "softnpu", 1);
   setenv("SOFTNPU_DEVICE_COUNT", "2", 1);
   setenv("SOFTNPU_DEVICE_MEMORY", "256M", 1);
+  setenv("SOFTNPU_LEDGER_DIR", ledger.path().c_str(), 1);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "testing/temp_dir.h"
+
 namespace {
 
 // Starts the program anew with the library in front of all others. Returns if it is there already or none is asked for.
@@ -34,6 +36,8 @@ void hide_child_suites() {
 
 int main(int count, char** arguments) {
   use_requested_library(arguments);
+  const softnpu::test::TempDir ledger;  // what other processes hold is none of a test's business, unless it asks for it
+  setenv("SOFTNPU_LEDGER_DIR", ledger.path().c_str(), /*overwrite=*/0);
   ::testing::InitGoogleTest(&count, arguments);
   const bool is_child = std::getenv("ACL_TEST_CHILD") != nullptr;
   if (!is_child) hide_child_suites();
