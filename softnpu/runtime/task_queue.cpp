@@ -314,7 +314,10 @@ void TaskQueue::work() {
   char name[16];
   std::snprintf(name, sizeof name, "npu-stream-%u", number_ % 10000);
   pthread_setname_np(pthread_self(), name);
-  if (priority_ > 0) setpriority(PRIO_PROCESS, id_t(syscall(SYS_gettid)), int(priority_));
+  if (priority_ > 0) {
+    const auto thread = id_t(syscall(SYS_gettid));
+    setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + int(priority_));
+  }
   while (!g_exiting.load(std::memory_order_seq_cst)) {
     const bool has_work = head_.load(std::memory_order_relaxed) != tail_.load(std::memory_order_seq_cst);
     if (has_work && try_become_runner()) {

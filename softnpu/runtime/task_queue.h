@@ -53,7 +53,7 @@ class TaskQueue {
     ~Observer() = default;
   };
 
-  // `number` names the worker thread; `priority` 0 (highest) to 7 becomes its nice value.
+  // `number` names the worker thread; `priority` 0 (highest) to 7 is added to its nice value.
   void open(Observer& observer, uint32_t number, uint32_t priority);
 
   // Refuses further tasks. Those still pending are skipped; the one that runs now finishes on its own time, and then, or at once
