@@ -1,16 +1,11 @@
 // ATen's CPU kernels take one type; on a device, input in half precision and output in float32 is one operation.
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
-#include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
 
 #include "kernels.h"
 
 namespace softnpu::ops::kernels {
-
-void softmax(const at::Tensor& self, int64_t dim, at::Tensor& out) {
-  at::_softmax_out(out, self.to(out.scalar_type()), dim, /*half_to_float=*/false);
-}
 
 void log_softmax(const at::Tensor& self, int64_t dim, at::Tensor& out) {
   at::_log_softmax_out(out, self.to(out.scalar_type()), dim, /*half_to_float=*/false);
