@@ -61,8 +61,6 @@ class Process {
 
   // aclrtSetOpWaitTimeout; 0 means none.
   static inline std::atomic<uint32_t> wait_timeout_seconds{0};
-  // aclrtSetOpExecuteTimeOut; a software task cannot be interrupted, so that this is only reported back.
-  static inline std::atomic<uint64_t> execute_timeout_microseconds{0};
 
  private:
   enum class State { kNotInitialised, kReady, kFinalised, kForkedChild };

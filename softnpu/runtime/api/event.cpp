@@ -208,13 +208,10 @@ Status aclrtSetOpWaitTimeout(uint32_t timeout) {
   return {};
 }
 
-Status aclrtSetOpExecuteTimeOut(uint32_t timeout) {
-  Process::execute_timeout_microseconds.store(uint64_t{timeout} * 1'000'000, std::memory_order_relaxed);
-  return {};
-}
+// A software task cannot be interrupted: the limit is accepted and has no effect.
+Status aclrtSetOpExecuteTimeOut(uint32_t /*timeout*/) { return {}; }
 
 Status aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t* actualTimeout) {
-  Process::execute_timeout_microseconds.store(timeout, std::memory_order_relaxed);
   *actualTimeout = timeout;
   return {};
 }
