@@ -1,3 +1,4 @@
+#include "acl/softnpu.h"
 #include "aten/fallback.h"
 #include "bindings/bind.h"
 #include "core/options.h"
@@ -11,6 +12,8 @@ void bind_settings(py::module_& module) {
   module.def("_fallback_reset_stats", reset_fallback_stats);
   module.def("_fallback_strict", strict_fallback);
   module.def("_fallback_set_strict", set_strict_fallback);
+
+  module.def("_softnpu_control", acl::softnpu_control, ReleaseGil());
 
   // Rows of docs/environment.md: name, values, default, effect.
   module.def("_option_docs", [] {

@@ -31,8 +31,8 @@ def _register():
 
 _check_torch()
 
-from . import _C, npu  # noqa: E402, F401
+from . import _C, npu, softnpu  # noqa: E402, F401
 
 _register()
 
-__all__ = ["__version__", "npu"]
+__all__ = ["__version__", "npu", "softnpu"]

@@ -1,0 +1,64 @@
+// The commands of softnpuControl.
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "runtime/entry.h"
+#include "runtime/softnpu.h"
+
+namespace softnpu {
+namespace {
+
+struct Command {
+  std::string_view name;
+  std::string_view usage;
+  // Answers by setting `reply`.
+  Status (*run)(std::string_view arguments, std::string& reply);
+};
+
+Status help(std::string_view arguments, std::string& reply);
+
+// The first damaged red zone of any device is the failure.
+Status check_memory(std::string_view, std::string&) {
+  for (Device* device : devices()) {
+    if (Heap* heap = device->heap()) SOFTNPU_RETURN_IF_ERROR(heap->check_red_zones());
+  }
+  return {};
+}
+
+constexpr Command kCommands[] = {
+    {"check-memory", "fails if a red zone is damaged (SOFTNPU_MEMORY_CHECK=redzone)", check_memory},
+    {"help", "the commands, one per line", help},
+};
+
+Status help(std::string_view, std::string& reply) {
+  for (const Command& command : kCommands) reply += text(command.name, ": ", command.usage, "\n");
+  return {};
+}
+
+Status control(std::string_view line, std::string& reply) {
+  const size_t end = std::min(line.find(' '), line.size());
+  const std::string_view name = line.substr(0, end);
+  const std::string_view arguments = line.substr(std::min(line.find_first_not_of(' ', end), line.size()));
+  const auto* found = std::find_if(std::begin(kCommands), std::end(kCommands), [&](const Command& c) { return c.name == name; });
+  if (found != std::end(kCommands)) return found->run(arguments, reply);
+  return {ACL_ERROR_INVALID_PARAM, text("'", name, "' is no command; 'help' lists them")};
+}
+
+}  // namespace
+}  // namespace softnpu
+
+aclError softnpuControl(const char* command, char* reply, size_t reply_bytes) {
+  using namespace softnpu;
+  return entry::guarded("softnpuControl", [&]() -> Status {
+    if (command == nullptr) return entry::null_argument("command");
+    if (reply == nullptr && reply_bytes > 0) return entry::null_argument("reply");
+    std::string answer;
+    Status status = control(command, answer);
+    if (reply_bytes == 0) return status;
+    const size_t length = std::min(answer.size(), reply_bytes - 1);
+    std::memcpy(reply, answer.data(), length);
+    reply[length] = '\0';
+    return status;
+  });
+}

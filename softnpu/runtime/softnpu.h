@@ -1,0 +1,27 @@
+/* What the software device can do beyond AscendCL, for tests and debugging. A card's libascendcl has no such symbol: look it up.
+ *
+ *   char reply[4096];
+ *   softnpuControl("help", reply, sizeof reply);
+ *
+ * A command is a word and its arguments, separated by spaces; docs/checks.md describes each. The answer is text, cut to fit and
+ * always ended by a zero. A bad command changes nothing and fails with ACL_ERROR_INVALID_PARAM. Needs no aclInit. Thread-safe.
+ */
+#ifndef SOFTNPU_SOFTNPU_H_
+#define SOFTNPU_SOFTNPU_H_
+
+#include <stddef.h>
+
+#include "acl/acl_base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* `reply` may be null where `reply_bytes` is 0. */
+__attribute__((visibility("default"))) aclError softnpuControl(const char* command, char* reply, size_t reply_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SOFTNPU_SOFTNPU_H_ */
