@@ -1,0 +1,154 @@
+"""What is compared, and the ratio that each case has to reach: `bar` is promised, `stretch` is hoped for."""
+
+import ctypes
+import functools
+import os
+from pathlib import Path
+
+import torch
+from measure import Case
+from torch import nn
+
+
+def _small(device, requires_grad=False):
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.rand(64, 64, generator=generator) + 0.1 for _ in range(2)]
+    return [tensor.to(device).requires_grad_(requires_grad) for tensor in tensors]
+
+
+ARITHMETIC = {
+    "add": lambda a, b, mask: lambda: a + b,
+    "mul": lambda a, b, mask: lambda: a * b,
+    "sub": lambda a, b, mask: lambda: a - b,
+    "div": lambda a, b, mask: lambda: a / b,
+    "relu": lambda a, b, mask: lambda: torch.relu(a),
+    "neg": lambda a, b, mask: lambda: -a,
+    "compare": lambda a, b, mask: lambda: a < b,
+    "where": lambda a, b, mask: lambda: torch.where(mask, a, b),
+}
+
+# Their median has a bar, each by itself has none.
+SMALL = {
+    "exp": lambda a, b, mask: lambda: torch.exp(a),
+    "tanh": lambda a, b, mask: lambda: torch.tanh(a),
+    "gelu": lambda a, b, mask: lambda: nn.functional.gelu(a),
+    "softmax": lambda a, b, mask: lambda: torch.softmax(a, 1),
+    "sum": lambda a, b, mask: lambda: a.sum(),
+    "mean": lambda a, b, mask: lambda: a.mean(1),
+    "argmax": lambda a, b, mask: lambda: a.argmax(1),
+    "where": lambda a, b, mask: lambda: torch.where(mask, a, b),
+    "cat": lambda a, b, mask: lambda: torch.cat([a, b]),
+    "clamp": lambda a, b, mask: lambda: a.clamp(0.2, 0.8),
+    "cumsum": lambda a, b, mask: lambda: a.cumsum(1),
+    "sort": lambda a, b, mask: lambda: a.sort(1),
+    "expand+clone": lambda a, b, mask: lambda: a[:1].expand(64, 64).clone(),
+    "layer_norm": lambda a, b, mask: lambda: nn.functional.layer_norm(a, (64,)),
+    "pow": lambda a, b, mask: lambda: a.pow(3),
+    "sqrt": lambda a, b, mask: lambda: a.sqrt(),
+    "mul-by-number": lambda a, b, mask: lambda: a * 1.5,
+    "var": lambda a, b, mask: lambda: a.var(1),
+    "norm": lambda a, b, mask: lambda: a.norm(),
+    "masked_fill": lambda a, b, mask: lambda: a.masked_fill(mask, 0.0),
+}
+
+
+def _op(build, requires_grad=False):
+    def make(device):
+        a, b = _small(device, requires_grad)
+        return build(a, b, b.detach() > 0.6)
+
+    return make
+
+
+def _large_add(device):
+    a, b = (torch.rand(1024, 1024).to(device) for _ in range(2))
+    return lambda: a + b
+
+
+def _item(device):
+    a = torch.ones(1).to(device)
+    return lambda: a.item()
+
+
+def _op_then_item(device):
+    a = torch.ones(4).to(device)
+    return lambda: (a + a).sum().item()
+
+
+def _empty(size, device):
+    return lambda: torch.empty(size, size, device=device)
+
+
+@functools.cache
+def _library():
+    """The library that calls at::add from C++, without Python in between; scripts/bench builds it."""
+    library = ctypes.CDLL(os.environ.get("TORCH_NPU_BENCH_LIBRARY", str(Path(__file__).with_name("libplugin_bench.so"))))
+    library.prepare_add.restype = ctypes.c_void_p
+    library.add_many.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    return library
+
+
+def _cpp_add(device):
+    add_many, operands = _library().add_many, _library().prepare_add(int(device == "npu"))
+    return lambda: add_many(operands, 1000)
+
+
+def _step(model, inputs, targets, loss, device, item):
+    torch.manual_seed(0)
+    model, inputs, targets = model().to(device), inputs.to(device), targets.to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        value = loss(model(inputs), targets)
+        value.backward()
+        optimizer.step()
+        return value.item() if item else None
+
+    return step
+
+
+def _mlp(item, device):
+    def model():
+        return nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
+
+    return _step(model, torch.rand(64, 256), torch.rand(64, 256), nn.functional.mse_loss, device, item)
+
+
+def _transformer(device):
+    def model():
+        return nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
+
+    return _step(model, torch.rand(8, 32, 64), torch.rand(8, 32, 64), nn.functional.mse_loss, device, True)
+
+
+def _convnet(device):
+    def model():
+        return nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(32 * 8 * 8, 10),
+        )  # fmt: skip
+
+    targets = torch.arange(16) % 10
+    return _step(model, torch.rand(16, 3, 32, 32), targets, nn.functional.cross_entropy, device, True)
+
+
+CASES = [
+    *(Case(f"{name} 64x64", _op(build), 0.80, 0.60) for name, build in ARITHMETIC.items()),
+    *(Case(f"{name} 64x64 grad", _op(build, True), 0.90, 0.70) for name, build in ARITHMETIC.items()),
+    Case("C++ at::add 2x2", _cpp_add, 0.50, 0.35),
+    Case("mm 64x64", _op(lambda a, b, mask: lambda: torch.mm(a, b)), 1.05, 1.00),
+    Case("add 1024x1024, calling thread", _large_add, 0.15, 0.05, calling_thread=True),
+    Case("add 1024x1024", _large_add, 0.95, 0.75),
+    Case("item() on an idle stream", _item, 1.15, 1.05),
+    Case("op then item()", _op_then_item, 1.00, 0.80),
+    Case("MLP step with item()", functools.partial(_mlp, True), 0.75, 0.60),
+    Case("MLP step", functools.partial(_mlp, False), 0.65, 0.50),
+    Case("Transformer-layer step", _transformer, 0.95, 0.80),
+    Case("ConvNet step", _convnet, 1.00, 0.90),
+    Case("empty 64x64", functools.partial(_empty, 64), 0.90, 0.70),
+    Case("empty 1024x1024", functools.partial(_empty, 1024), 0.50, 0.30),
+]
+SMALL_CASES = [Case(f"small: {name}", _op(build), 1.10, 1.00) for name, build in SMALL.items()]
+MEDIAN_OF_SMALL = ("20 small ops, median", 1.10, 1.00)
