@@ -32,6 +32,17 @@ aclError alias(const void* pointer, size_t bytes, void** result) {
   });
 }
 
+bool find_allocation(const void* pointer, uintptr_t* begin, size_t* bytes) {
+  if (!Arena::contains(pointer) || !device_is_visible(Arena::device_of(pointer))) return false;
+  const Heap* heap = device_at(Arena::device_of(pointer)).heap();
+  if (heap == nullptr) return false;
+  const std::optional<Allocation> found = heap->find(pointer);
+  if (!found) return false;
+  *begin = reinterpret_cast<uintptr_t>(found->base);
+  *bytes = found->bytes;
+  return true;
+}
+
 aclError fail(const char* function, aclError code, const char* message) { return entry::fail(function, Status(code, message)); }
 
 void raise_overflow(aclrtStream handle) {
@@ -53,8 +64,10 @@ const SoftnpuDriver* softnpuDriver(uint32_t version) {
                              .device_begin = range.begin,
                              .device_end = range.end,
                              .alias_offset = range.kernel_offset,
+                             .frees = softnpu::Heap::frees(),
                              .launch = softnpu::launch,
                              .alias = softnpu::alias,
+                             .find_allocation = softnpu::find_allocation,
                              .fail = softnpu::fail,
                              .raise_overflow = softnpu::raise_overflow};
   }();

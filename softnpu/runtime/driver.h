@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-enum { SOFTNPU_DRIVER_VERSION = 1, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
+enum { SOFTNPU_DRIVER_VERSION = 2, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
 
 enum {
   SOFTNPU_TASK_ON_WORKER = 1, /* runs host code of the client: only the stream's own thread may run it */
@@ -45,6 +45,8 @@ typedef struct SoftnpuDriver {
   uintptr_t device_begin;
   uintptr_t device_end;
   intptr_t alias_offset;
+  /* Changes after device memory was freed: what find_allocation() answered before may be wrong then. Read it atomically. */
+  const uint64_t* frees;
 
   /* Puts a task on `stream` (null: the default stream of the current context). `payload` of `bytes` <= SOFTNPU_TASK_PAYLOAD is
    * copied. `cost` is about how many elements the task touches: a cheap task on an idle stream runs before launch returns. On
@@ -53,6 +55,9 @@ typedef struct SoftnpuDriver {
 
   /* Where kernels see [pointer, pointer + bytes): device memory inside one live allocation, pinned or registered host memory. */
   aclError (*alias)(const void* pointer, size_t bytes, void** alias);
+
+  /* The live allocation of device memory around `pointer`; false if there is none. */
+  bool (*find_allocation)(const void* pointer, uintptr_t* begin, size_t* bytes);
 
   /* Records a failure of `function` as this thread's recent error, writes it to the log, and returns `code`. */
   aclError (*fail)(const char* function, aclError code, const char* message);

@@ -30,6 +30,11 @@ constexpr uint32_t value_of(uint32_t tag) { return tag >> 2; }
 constexpr uint16_t kSlotNever = 0;
 constexpr uint16_t kSlotFreed = 0xFFFF;
 
+// A plain number, changed atomically: C code reads it too.
+constinit uint64_t g_frees = 0;
+
+void count_free() { __atomic_fetch_add(&g_frees, 1, __ATOMIC_RELEASE); }
+
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -99,6 +104,8 @@ Heap::Heap(Engine& engine, Ledger& ledger, int device, size_t host_limit, HeapOp
 
 Heap::~Heap() { release_all(); }
 
+const uint64_t* Heap::frees() { return &g_frees; }
+
 Result<void*> Heap::allocate(size_t bytes) {
   if (bytes == 0) return Status(ACL_ERROR_RT_PARAM_INVALID, "an allocation of 0 bytes is asked for");
   std::lock_guard lock(mutex_);
@@ -129,6 +136,7 @@ Status Heap::free(void* pointer) {
   const Place place = locate(offset);
   if (place.state != Place::State::kLive || place.base != offset) return explain_free(pointer, place);
   withdraw(place);
+  count_free();
   Status damage = options_.any() ? retire_used(place) : Status();
   if (place.in_slab) {
     give_slot(place);
@@ -168,6 +176,7 @@ std::optional<Allocation> Heap::find(const void* pointer) const {
 void Heap::release_all() {
   std::lock_guard lock(mutex_);
   visit_live([&](const Place& place) { withdraw(place); });
+  count_free();
   if (const size_t bytes = size_t{high_page_} << kPageShift; bytes > 0) {
     // As in free(): what the host does not take back now is only kept longer.
     static_cast<void>(engine_.release_pages(span_.begin, bytes));

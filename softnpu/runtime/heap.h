@@ -81,6 +81,9 @@ class Heap {
   // Gives up the empty slabs that are kept for speed, so that the ledger counts live blocks only. Whether there were any.
   bool trim();
 
+  // How often blocks of any heap of the process were freed: changes after each time. Never moves.
+  static const uint64_t* frees();
+
   // Bytes in live blocks, rounded up to slots and pages: now, and the most so far.
   size_t used() const { return used_.load(std::memory_order_relaxed); }
   size_t peak() const { return peak_.load(std::memory_order_relaxed); }

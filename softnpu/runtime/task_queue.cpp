@@ -106,14 +106,8 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
     }
     const Ticket before = tail_.load(std::memory_order_relaxed);
     ticket = before + 1;
-    if (may_run_here && head_.load(std::memory_order_acquire) == before && is_ready(kind, payload) && try_become_runner()) {
-      tail_.store(ticket, std::memory_order_release);
-      submit_lock_.unlock();
-      void* arguments = const_cast<void*>(payload);
-      if (!skips(kind, ticket)) run(kind, arguments, ticket);
-      release(kind, arguments);
-      finish(ticket);
-      stop_running(Runner::kHelper);
+    if (may_run_here && head_.load(std::memory_order_acquire) == before && is_ready(kind, payload)) {
+      run_inline(kind, payload, ticket);
       return {};
     }
     if (before - known_head_ < kCapacity) [[likely]]
@@ -139,6 +133,20 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
   if (!running_.load(std::memory_order_seq_cst)) worker_signal_.raise();
   if (mode == LaunchMode::kSync) wait(ticket, Deadline::never());
   return {};
+}
+
+// Nobody can know the ticket, or find anything to run, before the task is done: so no role is needed, and nobody to wake.
+void TaskQueue::run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket) {
+  void* const arguments = const_cast<void*>(payload);
+  char message[SOFTNPU_TASK_MESSAGE];
+  message[0] = '\0';
+  const aclError code = skips(kind, ticket) ? ACL_SUCCESS : kind.run(arguments, message);
+  release(kind, arguments);
+  head_.store(ticket, std::memory_order_release);  // first: where it lies behind the tail there is nothing to run
+  tail_.store(ticket, std::memory_order_release);
+  submit_lock_.unlock();
+  if (code != ACL_SUCCESS) [[unlikely]]
+    fail(kind, ticket, code, message);
 }
 
 Status TaskQueue::submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over) {
@@ -177,14 +185,14 @@ void TaskQueue::finish(Ticket ticket) {
 void TaskQueue::stop_running(Runner runner) {
   running_.store(false, std::memory_order_seq_cst);
   if (runner == Runner::kWorker) return;  // it looks for more itself
-  const bool work_is_left = tail_.load(std::memory_order_seq_cst) != head_.load(std::memory_order_relaxed);
+  const bool work_is_left = tail_.load(std::memory_order_seq_cst) > head_.load(std::memory_order_relaxed);
   if (work_is_left || closing_.load(std::memory_order_seq_cst)) worker_signal_.raise();
 }
 
 bool TaskQueue::drain(Runner runner, Ticket target, QueueMark* blocker) {
   for (;;) {
     const Ticket done = head_.load(std::memory_order_relaxed);
-    if (done >= target || done == tail_.load(std::memory_order_seq_cst)) return true;
+    if (done >= target || done >= tail_.load(std::memory_order_seq_cst)) return true;
     const Ticket ticket = done + 1;
     Task& task = ring_[done % kCapacity];
     const SoftnpuTaskKind& kind = *task.kind;
@@ -319,7 +327,7 @@ void TaskQueue::work() {
     setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + int(priority_));
   }
   while (!g_exiting.load(std::memory_order_seq_cst)) {
-    const bool has_work = head_.load(std::memory_order_relaxed) != tail_.load(std::memory_order_seq_cst);
+    const bool has_work = head_.load(std::memory_order_relaxed) < tail_.load(std::memory_order_seq_cst);
     if (has_work && try_become_runner()) {
       drain(Runner::kWorker, kSkipAll, nullptr);
       stop_running(Runner::kWorker);
@@ -330,7 +338,7 @@ void TaskQueue::work() {
       finish_closing();
       break;
     }
-    for (int spin = 0; spin < kSpinsBeforeSleep && head_.load(std::memory_order_relaxed) == tail_.load(std::memory_order_relaxed);
+    for (int spin = 0; spin < kSpinsBeforeSleep && head_.load(std::memory_order_relaxed) >= tail_.load(std::memory_order_relaxed);
          ++spin) {
       cpu_relax();
     }

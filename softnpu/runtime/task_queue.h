@@ -124,6 +124,8 @@ class TaskQueue {
     return !running_.load(std::memory_order_relaxed) && !running_.exchange(true, std::memory_order_seq_cst);
   }
   void stop_running(Runner runner);
+  // Runs a cheap task in the submitter's hands; the caller holds submit_lock_, which is given up.
+  void run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket);
   // Runs tasks up to `target`; false if the next one is not for this runner. Fills `blocker` if that one waits for another queue.
   bool drain(Runner runner, Ticket target, QueueMark* blocker);
   void run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket);
