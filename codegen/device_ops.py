@@ -86,6 +86,12 @@ def build_method(parameter_type):
     return words.get(parameter_type.base, "integer")
 
 
+def is_quick(function):
+    """Whether phase one has a short cut: parameters are tensors, scalars, numbers and lists of integers."""
+    methods = {build_method(parameter.type) for parameter in function.parameters}
+    return not function.sync and methods <= {"tensor", "scalar", "integer", "real", "integers"}
+
+
 def parameter_kind(parameter_type):
     if parameter_type.is_list:
         return KINDS[parameter_type.base]
@@ -309,9 +315,16 @@ def operation_lines(function):
 def entry_lines(function):
     first, second = declarations(function, "")
     operation = f"operation_{function.name}"
-    lines = [f"{first} try {{", f"  Build build({operation}, workspaceSize, executor);"]
-    for parameter in function.parameters:
-        value = f"int64_t({parameter.name})" if parameter.type.base in ("uint64", "dtype") else parameter.name
+    values = [
+        f"int64_t({parameter.name})" if parameter.type.base in ("uint64", "dtype") else parameter.name
+        for parameter in function.parameters
+    ]
+    lines = [f"{first} try {{"]
+    if is_quick(function):
+        names = ", ".join([operation, "workspaceSize", "executor", *values])
+        lines.append(f"  if (build_quickly({names})) return ACLNN_SUCCESS;")
+    lines.append(f"  Build build({operation}, workspaceSize, executor);")
+    for parameter, value in zip(function.parameters, values, strict=True):
         lines.append(f"  build.{build_method(parameter.type)}({value});")
     lines += [
         "  return build.finish();",
@@ -345,7 +358,7 @@ def entries(functions):
         "",
     ]
     lines += [f'#include "{name}"' for name in sorted({header_name(function) for function in functions})]
-    lines += ['#include "kernels.h"', '#include "ops/alias.h"', '#include "ops/executor.h"', ""]
+    lines += ['#include "kernels.h"', '#include "ops/alias.h"', '#include "ops/quick_build.h"', ""]
     lines += ["namespace softnpu::ops {", "namespace {", ""]
     for function in functions:
         lines += [*operation_lines(function), ""]

@@ -4,48 +4,9 @@
 #include "acl/acl_rt.h"
 #include "ops/check.h"
 #include "ops/executor.h"
+#include "ops/known_memory.h"
 
 namespace softnpu::ops {
-namespace {
-
-bool is_base_format(aclFormat format) {
-  switch (format) {
-    case ACL_FORMAT_UNDEFINED:
-    case ACL_FORMAT_ND:
-    case ACL_FORMAT_NCHW:
-    case ACL_FORMAT_NHWC:
-    case ACL_FORMAT_NCDHW:
-    case ACL_FORMAT_NDHWC:
-    case ACL_FORMAT_NCL:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Elements and bytes from the first to the end of the last element. False if that overflows.
-bool measure(const aclTensor& tensor, int64_t item_size, int64_t* numel, int64_t* bytes) {
-  const int64_t* sizes = tensor.dims.data();
-  const int64_t* strides = sizes + tensor.ndim;
-  int64_t count = 1;
-  int64_t last = 0;
-  bool overflows = false;
-  for (int i = 0; i < tensor.ndim; ++i) {
-    int64_t reach = 0;
-    overflows |= __builtin_mul_overflow(count, sizes[i], &count);
-    overflows |= __builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) || __builtin_add_overflow(last, reach, &last);
-  }
-  *numel = count;
-  if (count == 0) {
-    *bytes = 0;
-    return true;
-  }
-  overflows |= __builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, item_size, bytes);
-  return !overflows;
-}
-
-}  // namespace
-
 // Finds where kernels see a view whose storage lies at `address`.
 Status locate_view(void* address, const Executor::Place& place, TensorView& view) {
   if (place.bytes == 0) {
@@ -54,8 +15,9 @@ Status locate_view(void* address, const Executor::Place& place, TensorView& view
   }
   if (address == nullptr) return {ACLNN_ERR_PARAM_NULLPTR, "its address is null"};
   const void* first = static_cast<std::byte*>(address) + place.offset;
-  if (driver()->alias(first, size_t(place.bytes), &view.data) == ACL_SUCCESS) [[likely]]
+  if (thread_cache().known_memory.find(first, size_t(place.bytes), &view.data)) [[likely]]
     return {};
+  if (driver()->alias(first, size_t(place.bytes), &view.data) == ACL_SUCCESS) return {};
   const char* reason = aclGetRecentErrMsg();
   return {ACLNN_ERR_PARAM_INVALID, text("its ", place.bytes, " bytes at ", first, " are not usable: ", reason ? reason : "")};
 }
@@ -109,15 +71,23 @@ void Build::describe(const ParameterInfo& parameter, const aclTensor& tensor, Te
     return refuse(ACLNN_ERR_PARAM_INVALID, parameter,
                   softnpu::text("format ", int(tensor.format), " is private; cast it to a base format"));
   }
-  view.dtype = tensor.dtype;
-  view.ndim = tensor.ndim;
-  place.offset = tensor.offset * item_size;
-  place.dims = uint32_t(executor_->numbers.size());
-  place.tensor = const_cast<aclTensor*>(&tensor);
-  if (!measure(tensor, item_size, &view.numel, &place.bytes)) {
+  const bool too_far = __builtin_mul_overflow(tensor.reach, item_size, &place.bytes) |
+                       __builtin_mul_overflow(tensor.offset, item_size, &place.offset);
+  if (tensor.reach == aclTensor::kTooFar || too_far) {
     return refuse(ACLNN_ERR_PARAM_INVALID, parameter, "its shape and strides reach beyond any memory");
   }
-  executor_->numbers.append(tensor.dims.begin(), tensor.dims.end());
+  view.dtype = tensor.dtype;
+  view.ndim = tensor.ndim;
+  view.contiguous = tensor.contiguous;
+  view.numel = tensor.numel;
+  place.tensor = const_cast<aclTensor*>(&tensor);
+  // Not append(): these are a few numbers, and memcpy is a call.
+  auto& numbers = executor_->numbers;
+  const size_t begin = numbers.size();
+  const size_t count = tensor.dims.size();
+  numbers.resize_for_overwrite(begin + count);
+  for (size_t i = 0; i < count; ++i) numbers[begin + i] = tensor.dims[i];
+  place.dims = uint32_t(begin);
   if (Status status = locate_view(tensor.address, place, view); !status.ok()) refuse(status.code(), parameter, status.message());
 }
 
@@ -129,7 +99,7 @@ void Build::tensor(const aclTensor* tensor) {
   ++next_tensor_;
   if (tensor != nullptr) [[likely]]
     return describe(*parameter, *tensor, view, place);
-  view = TensorView{nullptr, ACL_DT_UNDEFINED, 0, nullptr, nullptr, 0};
+  view = kAbsentView;
   place = Executor::Place{0, 0, 0, nullptr};
   (void)present(*parameter, tensor);
 }
@@ -141,7 +111,7 @@ void Build::tensors(const aclTensorList* list) {
   const size_t count = list == nullptr ? 0 : list->items.size();
   executor_->slices.push_back({uint32_t(executor_->views.size()), uint32_t(count), list != nullptr});
   for (size_t i = 0; i < count && status_.ok(); ++i) {
-    executor_->views.push_back(TensorView{nullptr, ACL_DT_UNDEFINED, 0, nullptr, nullptr, 0});
+    executor_->views.push_back(kAbsentView);
     executor_->places.push_back(Executor::Place{0, 0, 0, nullptr});
     if (list->items[i] != nullptr) {
       describe(*parameter, *list->items[i], executor_->views.back(), executor_->places.back());

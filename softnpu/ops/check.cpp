@@ -2,45 +2,11 @@
 
 #include <ATen/EmptyTensor.h>
 
-#include <array>
-#include <atomic>
-
 #include "ops/alias.h"
 #include "ops/scope.h"
 
 namespace softnpu::ops {
 namespace {
-
-// A slot holds the hash of the call that passed last; losing one only costs the check.
-constexpr size_t kRemembered = 1 << 14;
-std::array<std::atomic<uint64_t>, kRemembered> remembered;
-
-class Hash {
- public:
-  explicit Hash(uint64_t seed) : state_(seed) {}
-  void add(uint64_t word) {
-    state_ = (state_ ^ word) * 0x9e3779b97f4a7c15u;
-    state_ ^= state_ >> 29;
-  }
-  uint64_t value() const { return state_ | 1; }
-
- private:
-  uint64_t state_;
-};
-
-uint64_t hash_of(const Executor& executor) {
-  Hash hash(reinterpret_cast<uintptr_t>(executor.operation));
-  for (const TensorView& view : executor.views) hash.add(uint64_t(view.dtype) << 8 | unsigned(view.ndim));
-  for (const int64_t number : executor.numbers) hash.add(uint64_t(number));
-  hash.add(executor.absent_scalars);
-  for (const at::Scalar& scalar : executor.scalars) {
-    hash.add(uint64_t(scalar.type()));
-    if (scalar.isIntegral(/*includeBool=*/false)) hash.add(uint64_t(scalar.toLong()));  // an exponent, for example
-  }
-  for (const Executor::Value& value : executor.values) hash.add(uint64_t(value.integer));
-  for (const Executor::Slice& slice : executor.slices) hash.add(uint64_t(slice.count) << 1 | slice.present);
-  return hash.value();
-}
 
 std::string shape_text(const TensorView& view) { return text(at::IntArrayRef(view.sizes, size_t(view.ndim))); }
 
@@ -139,17 +105,16 @@ Status ask_meta(const Executor& executor) {
 
 }  // namespace
 
+constinit std::array<std::atomic<uint64_t>, detail::kRemembered> detail::remembered{};
+
 Status check_arguments(const Executor& executor) {
-  const Operation& operation = *executor.operation;
-  if (operation.meta == nullptr && operation.dtypes == 0 && operation.shapes == ShapeRule::kNone) return {};
-  const uint64_t hash = hash_of(executor);
-  std::atomic<uint64_t>& slot = remembered[hash >> 32 & (kRemembered - 1)];
-  if (slot.load(std::memory_order_relaxed) == hash) [[likely]]
+  if (passed_before(executor)) [[likely]]
     return {};
   SOFTNPU_RETURN_IF_ERROR(check_dtype(executor));
   SOFTNPU_RETURN_IF_ERROR(check_rule(executor));
   SOFTNPU_RETURN_IF_ERROR(ask_meta(executor));
-  slot.store(hash, std::memory_order_relaxed);
+  const uint64_t hash = detail::hash_of(executor);
+  detail::slot_of(hash).store(hash, std::memory_order_relaxed);
   return {};
 }
 

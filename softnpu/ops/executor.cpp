@@ -22,7 +22,8 @@ std::string scalar_text(const at::Scalar& scalar) {
 }
 
 void drop(Executor* executor) {
-  if (executor->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) recycle(executor);
+  const bool is_last = executor->owners.load(std::memory_order_acquire) == 1;
+  if (is_last || executor->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) recycle(executor);
 }
 
 Executor* copy_of(const Executor& source) {
@@ -123,10 +124,7 @@ void recycle(Executor* executor) {
   }
   executor->repeatable = false;
   executor->absent_scalars = 0;
-  executor->views.clear();
-  executor->places.clear();
-  executor->scalars.clear();
-  executor->values.clear();
+  executor->values.clear();  // views, places and scalars get their number with the next call
   executor->slices.clear();
   executor->numbers.clear();
   executor->reals.clear();

@@ -8,10 +8,7 @@
 
 namespace softnpu::ops {
 
-const SoftnpuDriver* driver() {
-  static const SoftnpuDriver* const driver = softnpuDriver == nullptr ? nullptr : softnpuDriver(SOFTNPU_DRIVER_VERSION);
-  return driver;
-}
+const SoftnpuDriver* open_driver() { return softnpuDriver == nullptr ? nullptr : softnpuDriver(SOFTNPU_DRIVER_VERSION); }
 
 aclnnStatus fail(const char* function, const Status& status) {
   return driver() == nullptr ? status.code() : driver()->fail(function, status.code(), status.message().c_str());

@@ -9,8 +9,13 @@
 
 namespace softnpu::ops {
 
+const SoftnpuDriver* open_driver();
+
 // The door to the device; null where the loaded libascendcl is not ours or is of another version.
-const SoftnpuDriver* driver();
+inline const SoftnpuDriver* driver() {
+  static const SoftnpuDriver* const driver = open_driver();
+  return driver;
+}
 
 // Records the failure for aclGetRecentErrMsg and returns the code.
 aclnnStatus fail(const char* function, const Status& status);

@@ -1,7 +1,7 @@
 #include "ops/objects.h"
 
+#include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "ops/library.h"
 
@@ -23,24 +23,55 @@ Status check_dims(const int64_t* values, uint64_t count, const char* argument) {
             text("argument '", argument, "' has ", count, " dimensions, more than ", softnpu::ops::kMaxDimensions)};
   }
   if (count > 0 && values == nullptr) return {ACLNN_ERR_PARAM_NULLPTR, text("argument '", argument, "' is null")};
-  for (uint64_t i = 0; i < count; ++i) {
-    if (values[i] < 0) {
-      return {ACLNN_ERR_PARAM_INVALID, text("argument '", argument, "' holds ", values[i], " in position ", i)};
-    }
+  const auto negative = uint64_t(std::find_if(values, values + count, [](int64_t value) { return value < 0; }) - values);
+  if (negative == count) return {};
+  return {ACLNN_ERR_PARAM_INVALID, text("argument '", argument, "' holds ", values[negative], " in position ", negative)};
+}
+
+// The usual tensor in one pass; false if anything about it is unusual.
+bool fill_quickly(aclTensor& tensor, const int64_t* view_dims, uint64_t view_dims_num, const int64_t* strides, int64_t offset,
+                  const int64_t* storage_dims, uint64_t storage_dims_num) {
+  constexpr uint64_t kFew = 8;
+  if (view_dims_num > kFew || storage_dims_num > kFew || view_dims == nullptr || strides == nullptr || storage_dims == nullptr) {
+    return false;
   }
-  return {};
+  tensor.dims.resize_for_overwrite(2 * view_dims_num);
+  int64_t* const dims = tensor.dims.data();
+  int64_t signs = offset;
+  bool overflows = false;
+  bool in_order = true;
+  int64_t count = 1;
+  int64_t reach = 1;
+  for (uint64_t i = view_dims_num; i-- > 0;) {
+    const int64_t size = dims[i] = view_dims[i];
+    const int64_t stride = dims[view_dims_num + i] = strides[i];
+    int64_t extent = 0;
+    signs |= size | stride;
+    in_order &= size == 1 || stride == count;
+    overflows |= __builtin_mul_overflow(count, size, &count);
+    overflows |= __builtin_mul_overflow(size - 1, stride, &extent) || __builtin_add_overflow(reach, extent, &reach);
+  }
+  tensor.storage_dims.resize_for_overwrite(storage_dims_num);
+  for (uint64_t i = 0; i < storage_dims_num; ++i) signs |= tensor.storage_dims[i] = storage_dims[i];
+  tensor.ndim = int(view_dims_num);
+  tensor.contiguous = in_order;
+  tensor.numel = count;
+  tensor.reach = count == 0 ? 0 : reach;
+  return signs >= 0 && !overflows;
 }
 
 Status fill(aclTensor& tensor, const int64_t* view_dims, uint64_t view_dims_num, aclDataType dtype, const int64_t* strides,
             int64_t offset, aclFormat format, const int64_t* storage_dims, uint64_t storage_dims_num, void* address) {
-  SOFTNPU_RETURN_IF_ERROR(check_dims(view_dims, view_dims_num, "viewDims"));
-  if (strides != nullptr) SOFTNPU_RETURN_IF_ERROR(check_dims(strides, view_dims_num, "stride"));
-  SOFTNPU_RETURN_IF_ERROR(check_dims(storage_dims, storage_dims_num, "storageDims"));
-  if (offset < 0) return {ACLNN_ERR_PARAM_INVALID, text("argument 'offset' is ", offset)};
   tensor.address = address;
   tensor.offset = offset;
   tensor.dtype = dtype;
   tensor.format = format;
+  if (fill_quickly(tensor, view_dims, view_dims_num, strides, offset, storage_dims, storage_dims_num)) [[likely]]
+    return {};
+  SOFTNPU_RETURN_IF_ERROR(check_dims(view_dims, view_dims_num, "viewDims"));
+  if (strides != nullptr) SOFTNPU_RETURN_IF_ERROR(check_dims(strides, view_dims_num, "stride"));
+  SOFTNPU_RETURN_IF_ERROR(check_dims(storage_dims, storage_dims_num, "storageDims"));
+  if (offset < 0) return {ACLNN_ERR_PARAM_INVALID, text("argument 'offset' is ", offset)};
   tensor.storage_dims.assign(storage_dims, storage_dims + storage_dims_num);
   if (strides == nullptr) {
     tensor.set_dense_sizes({view_dims, size_t(view_dims_num)});
@@ -50,47 +81,50 @@ Status fill(aclTensor& tensor, const int64_t* view_dims, uint64_t view_dims_num,
   tensor.dims.resize_for_overwrite(2 * view_dims_num);
   std::copy_n(view_dims, view_dims_num, tensor.dims.begin());
   std::copy_n(strides, view_dims_num, tensor.dims.begin() + view_dims_num);
+  tensor.measure();
   return {};
 }
 
-std::optional<at::Scalar> read_scalar(const void* value, aclDataType dtype) {
-  const auto read = [value](auto sample) {
+// False where a scalar cannot be of that type.
+bool read_scalar(const void* value, aclDataType dtype, at::Scalar& scalar) {
+  const auto set = [&](auto sample) {
     std::memcpy(&sample, value, sizeof sample);
-    return sample;
+    scalar = sample;
+    return true;
   };
   switch (softnpu::ops::scalar_type_of(dtype)) {
     case at::ScalarType::Double:
-      return read(double());
+      return set(double());
     case at::ScalarType::Long:
-      return read(int64_t());
+      return set(int64_t());
     case at::ScalarType::Bool:
-      return read(bool());
+      return set(bool());
     case at::ScalarType::Float:
-      return read(float());
+      return set(float());
     case at::ScalarType::Half:
-      return float(read(at::Half()));
+      return set(at::Half());
     case at::ScalarType::BFloat16:
-      return float(read(at::BFloat16()));
+      return set(at::BFloat16());
     case at::ScalarType::Int:
-      return read(int32_t());
+      return set(int32_t());
     case at::ScalarType::Short:
-      return read(int16_t());
+      return set(int16_t());
     case at::ScalarType::Char:
-      return read(int8_t());
+      return set(int8_t());
     case at::ScalarType::Byte:
-      return read(uint8_t());
+      return set(uint8_t());
     case at::ScalarType::UInt16:
-      return read(uint16_t());
+      return set(uint16_t());
     case at::ScalarType::UInt32:
-      return read(uint32_t());
+      return set(uint32_t());
     case at::ScalarType::UInt64:
-      return read(uint64_t());
+      return set(uint64_t());
     case at::ScalarType::ComplexDouble:
-      return read(c10::complex<double>());
+      return set(c10::complex<double>());
     case at::ScalarType::ComplexFloat:
-      return c10::complex<double>(read(c10::complex<float>()));
+      return set(c10::complex<float>());
     default:
-      return std::nullopt;
+      return false;
   }
 }
 
@@ -165,6 +199,26 @@ void aclTensor::set_dense_sizes(c10::IntArrayRef sizes) {
     dims[count + i] = stride;
     stride *= std::max<int64_t>(sizes[i], 1);
   }
+  measure();
+}
+
+void aclTensor::measure() {
+  const int64_t* const sizes = dims.data();
+  const int64_t* const strides = sizes + ndim;
+  bool overflows = false;
+  bool in_order = true;
+  int64_t count = 1;
+  int64_t last = 0;
+  for (int i = ndim; i-- > 0;) {
+    int64_t extent = 0;
+    in_order &= sizes[i] == 1 || strides[i] == count;
+    overflows |= __builtin_mul_overflow(count, sizes[i], &count);
+    overflows |= __builtin_mul_overflow(sizes[i] - 1, strides[i], &extent) || __builtin_add_overflow(last, extent, &last);
+  }
+  overflows |= __builtin_add_overflow(last, 1, &last);
+  contiguous = in_order;
+  numel = count;
+  reach = count == 0 ? 0 : overflows ? kTooFar : last;
 }
 
 aclTensor* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, aclDataType dataType, const int64_t* stride,
@@ -203,15 +257,13 @@ aclScalar* aclCreateScalar(void* value, aclDataType dataType) {
     return nullptr;
   }
   try {
-    std::optional<at::Scalar> read = read_scalar(value, dataType);
-    if (!read) {
-      fail("aclCreateScalar",
-           Status(ACLNN_ERR_PARAM_INVALID, text("a scalar cannot be of type ", softnpu::ops::name_of(dataType))));
-      return nullptr;
-    }
     aclScalar* scalar = Pool<aclScalar>::take();
-    scalar->value = *read;
-    return scalar;
+    if (read_scalar(value, dataType, scalar->value)) [[likely]]
+      return scalar;
+    Pool<aclScalar>::give(scalar);
+    fail("aclCreateScalar",
+         Status(ACLNN_ERR_PARAM_INVALID, text("a scalar cannot be of type ", softnpu::ops::name_of(dataType))));
+    return nullptr;
   } catch (...) {
     fail_by_exception("aclCreateScalar");
     return nullptr;

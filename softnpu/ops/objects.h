@@ -19,12 +19,22 @@ struct TensorView {
   void* data;  // the first element, in the kernels' address space; may be null where numel is 0
   aclDataType dtype;
   int ndim;
+  bool contiguous;  // dense and in order
   const int64_t* sizes;
   const int64_t* strides;  // in elements, none negative
   int64_t numel;
 };
+inline constexpr TensorView kAbsentView{nullptr, ACL_DT_UNDEFINED, 0, true, nullptr, nullptr, 0};
 
 inline constexpr uint64_t kMaxDimensions = 64;
+
+// Whether memory in that format is as dims and strides say; the others are layouts of the hardware.
+inline bool is_base_format(aclFormat format) {
+  constexpr auto bit = [](aclFormat one) { return uint64_t{1} << one; };
+  constexpr uint64_t kBase = bit(ACL_FORMAT_ND) | bit(ACL_FORMAT_NCHW) | bit(ACL_FORMAT_NHWC) | bit(ACL_FORMAT_NCDHW) |
+                             bit(ACL_FORMAT_NDHWC) | bit(ACL_FORMAT_NCL);
+  return format == ACL_FORMAT_UNDEFINED || (format >= 0 && format < 64 && (kBase >> format & 1));
+}
 
 }  // namespace softnpu::ops
 
@@ -34,14 +44,21 @@ struct aclTensor {
   aclDataType dtype = ACL_DT_UNDEFINED;
   aclFormat format = ACL_FORMAT_ND;
   int ndim = 0;
+  bool contiguous = true;
+  int64_t numel = 1;
+  int64_t reach = 1;                   // elements from the first to the end of the last; 0 if empty, kTooFar if that overflows
   c10::SmallVector<int64_t, 12> dims;  // sizes, then strides
   c10::SmallVector<int64_t, 4> storage_dims;
+
+  static constexpr int64_t kTooFar = -1;
 
   c10::IntArrayRef sizes() const { return {dims.data(), size_t(ndim)}; }
   c10::IntArrayRef strides() const { return {dims.data() + ndim, size_t(ndim)}; }
 
   // Gives the tensor a new shape over the same elements, dense and in order.
   void set_dense_sizes(c10::IntArrayRef sizes);
+  // Finds `contiguous`, `numel` and `reach` after a change of `dims`.
+  void measure();
 };
 
 struct aclScalar {

@@ -15,6 +15,8 @@
 #include <tuple>
 #include <vector>
 
+#include "ops/known_memory.h"
+
 struct aclTensor;
 struct aclScalar;
 struct aclIntArray;
@@ -43,6 +45,7 @@ struct ThreadCache {
              Magazine<aclTensorList>, Magazine<aclScalarList>, Magazine<aclOpExecutor>>
       magazines;
   AliasTensors* aliases = nullptr;  // owned; see alias.h
+  KnownMemory known_memory;
 };
 
 // One word of static TLS, all that a library loaded after torch may take.

@@ -1,21 +1,16 @@
 #include "ops/engine/layout.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace softnpu::ops::engine {
 namespace {
 
-bool contiguous(const TensorView& view) {
-  int64_t expected = 1;
-  for (int dim = view.ndim - 1; dim >= 0; --dim) {
-    if (view.sizes[dim] != 1 && view.strides[dim] != expected) return false;
-    expected *= view.sizes[dim];
-  }
-  return true;
-}
-
 bool same_sizes(const TensorView& a, const TensorView& b) {
-  return a.ndim == b.ndim && std::equal(a.sizes, a.sizes + a.ndim, b.sizes);
+  if (a.ndim != b.ndim) return false;
+  int64_t differences = 0;
+  for (int dim = 0; dim < a.ndim; ++dim) differences |= a.sizes[dim] ^ b.sizes[dim];
+  return differences == 0;
 }
 
 }  // namespace
@@ -26,10 +21,10 @@ bool Layout::plan(const TensorView& out, std::initializer_list<const TensorView*
   operands_ = 1 + int(inputs.size());
   data_[0] = static_cast<char*>(out.data);
   int operand = 1;
-  dense_ = contiguous(out);
+  dense_ = out.contiguous;
   for (const TensorView* input : inputs) {
     data_[operand++] = static_cast<char*>(input->data);
-    dense_ = dense_ && same_sizes(out, *input) && contiguous(*input);
+    dense_ = dense_ && input->contiguous && same_sizes(out, *input);
   }
   if (!dense_) return plan_strided(out, inputs, rule);
 
@@ -114,8 +109,25 @@ void Layout::order_and_merge() {
   ndim_ = last + 1;
 }
 
+// Every second long row goes from its end to its begin, block by block: what the operation before touched last is then met first,
+// while the cache still has it.
+void Layout::walk_row(Run run, const Values& values) const {
+  constexpr int64_t kBlock = 1024;  // elements; a multiple of what any loop does at once
+  static constinit std::atomic<bool> previous_was_backward = false;
+  const int64_t count = sizes_[0];
+  if (count <= 2 * kBlock) return run(data_, strides_[0], count, values);
+  const bool backward = !previous_was_backward.load(std::memory_order_relaxed);
+  previous_was_backward.store(backward, std::memory_order_relaxed);
+  if (!backward) return run(data_, strides_[0], count, values);
+  char* data[kMaxOperands];
+  for (int64_t begin = (count - 1) / kBlock * kBlock; begin >= 0; begin -= kBlock) {
+    for (int k = 0; k < operands_; ++k) data[k] = data_[k] + begin * strides_[0][k];
+    run(data, strides_[0], std::min(kBlock, count - begin), values);
+  }
+}
+
 void Layout::walk(Run run, const Values& values) const {
-  if (ndim_ == 1) return run(data_, strides_[0], sizes_[0], values);
+  if (ndim_ == 1) return walk_row(run, values);
   char* data[kMaxOperands];
   std::copy_n(data_, operands_, data);
   int64_t index[kMaxDims] = {};

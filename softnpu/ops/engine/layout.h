@@ -34,6 +34,7 @@ class Layout {
   bool plan_strided(const TensorView& out, std::initializer_list<const TensorView*> inputs, Rule rule);
   bool add_input(const TensorView& out, const TensorView& input, int operand, bool* covers);
   void order_and_merge();
+  void walk_row(Run run, const Values& values) const;
 
   bool dense_ = false;
   int operands_ = 0;

@@ -17,9 +17,13 @@ inline TensorView view_of(const at::Tensor& tensor) {
     }
     return found;
   }();
-  return {tensor.data_ptr(),       types[size_t(tensor.scalar_type())],
-          int(tensor.dim()),       tensor.sizes().data(),
-          tensor.strides().data(), tensor.numel()};
+  return {.data = tensor.data_ptr(),
+          .dtype = types[size_t(tensor.scalar_type())],
+          .ndim = int(tensor.dim()),
+          .contiguous = tensor.is_contiguous(),
+          .sizes = tensor.sizes().data(),
+          .strides = tensor.strides().data(),
+          .numel = tensor.numel()};
 }
 
 }  // namespace softnpu::ops::engine

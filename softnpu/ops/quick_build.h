@@ -1,0 +1,111 @@
+// Phase one of a call like an earlier one, whose arguments are all as usual: no reason for a refusal is looked for.
+//
+//   if (build_quickly(kAdd, workspaceSize, executor, self, other, alpha, out)) return ACLNN_SUCCESS;
+//   Build build(kAdd, workspaceSize, executor);   // does it thoroughly
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "ops/check.h"
+#include "ops/executor.h"
+#include "ops/pool.h"
+
+namespace softnpu::ops {
+
+// Each add() is false where Build has to have a look.
+class QuickBuild {
+ public:
+  QuickBuild(Executor& executor, KnownMemory& known_memory)
+      : executor_(executor), known_memory_(known_memory), numbers_(executor.numbers.data()) {}
+
+  bool add(const aclTensor* tensor) {
+    if (tensor == nullptr) return false;
+    const size_t count = tensor->dims.size();
+    const int64_t item_size = item_size_of(tensor->dtype);
+    int64_t bytes = 0;
+    int64_t offset = 0;
+    const bool unusual = item_size == 0 || !is_base_format(tensor->format) || tensor->reach <= 0 || tensor->address == nullptr ||
+                         __builtin_mul_overflow(tensor->reach, item_size, &bytes) ||
+                         __builtin_mul_overflow(tensor->offset, item_size, &offset) ||
+                         used_ + count > executor_.numbers.capacity();
+    if (unusual) return false;
+    TensorView& view = executor_.views[tensors_];
+    if (!known_memory_.find(static_cast<const std::byte*>(tensor->address) + offset, size_t(bytes), &view.data)) return false;
+    int64_t* const numbers = numbers_ + used_;
+    for (size_t i = 0; i < count; ++i) numbers[i] = tensor->dims[i];
+    view.dtype = tensor->dtype;
+    view.ndim = tensor->ndim;
+    view.contiguous = tensor->contiguous;
+    view.sizes = numbers;
+    view.strides = numbers + tensor->ndim;
+    view.numel = tensor->numel;
+    executor_.places[tensors_++] = {offset, bytes, uint32_t(used_), const_cast<aclTensor*>(tensor)};
+    used_ += count;
+    cost_ = std::max(cost_, tensor->numel);
+    return true;
+  }
+
+  bool add(const aclScalar* scalar) {
+    if (scalar == nullptr) return false;
+    executor_.scalars[scalars_++] = scalar->value;
+    return true;
+  }
+
+  bool add(const aclIntArray* array) {
+    if (array == nullptr) return false;
+    const size_t count = array->values.size();
+    if (used_ + count > executor_.numbers.capacity()) return false;
+    std::copy_n(array->values.data(), count, numbers_ + used_);
+    executor_.slices.push_back({uint32_t(used_), uint32_t(count), true});
+    used_ += count;
+    return true;
+  }
+
+  template <typename Number>
+  requires std::is_arithmetic_v<Number>
+  bool add(Number value) {
+    if constexpr (std::is_floating_point_v<Number>) {
+      executor_.values.push_back({.real = value});
+    } else {
+      executor_.values.push_back({.integer = int64_t(value)});
+    }
+    return true;
+  }
+
+  bool finish() {
+    executor_.numbers.resize_for_overwrite(used_);
+    executor_.cost = uint64_t(cost_);
+    return passed_before(executor_);
+  }
+
+ private:
+  Executor& executor_;
+  KnownMemory& known_memory_;
+  int64_t* const numbers_;
+  size_t used_ = 0;
+  size_t tensors_ = 0;
+  size_t scalars_ = 0;
+  int64_t cost_ = 0;
+};
+
+template <typename... Arguments>
+bool build_quickly(const Operation& operation, uint64_t* workspace_size, aclOpExecutor** result, const Arguments&... arguments) {
+  if (workspace_size == nullptr || result == nullptr || driver() == nullptr) return false;
+  Executor* executor = Pool<Executor>::take();
+  executor->operation = &operation;
+  executor->views.resize_for_overwrite(size_t(operation.tensor_count));
+  executor->places.resize_for_overwrite(size_t(operation.tensor_count));
+  executor->scalars.resize(size_t(operation.scalar_count));
+  QuickBuild quick(*executor, thread_cache().known_memory);
+  if (!((quick.add(arguments) && ...) && quick.finish())) [[unlikely]] {
+    recycle(executor);
+    return false;
+  }
+  executor->owners.store(1, std::memory_order_relaxed);
+  *workspace_size = 0;
+  *result = executor;
+  return true;
+}
+
+}  // namespace softnpu::ops
