@@ -27,7 +27,7 @@ namespace detail {
 struct ThreadState {
   c10::DeviceIndex current_device = 0;
   c10::DeviceIndex bound_device = -1;                  // where ACL calls of this thread go; -1: nowhere yet
-  std::array<int64_t, kMaxDevices> current_streams{};  // StreamIds; 0 is the default stream
+  std::array<int32_t, kMaxDevices> current_streams{};  // StreamIds, which fit; 0 is the default stream
 };
 C10_EXPORT extern thread_local constinit ThreadState thread_state;
 

@@ -90,10 +90,14 @@ Block* DeviceCache::allocate(size_t bytes, c10::StreamId id) {
   const bool is_small = size <= kMostSmall;
   if (pending_count_ > 0) collect_reached(false);
   StreamCache& cache = cache_of(id);
-  Block* block = find_free(cache, size, is_small);
-  if (block == nullptr) block = grow(cache, size, is_small);
-  if (block == nullptr) out_of_memory(bytes);
-  if (is_worth_cutting(*block, size)) cut(block, size);
+  Block* block = cache.recent.take(size);
+  if (block == nullptr) [[unlikely]] {
+    block = find_free(cache, size, is_small);
+    if (block == nullptr && join_recent(cache)) block = find_free(cache, size, is_small);
+    if (block == nullptr) block = grow(cache, size, is_small);
+    if (block == nullptr) out_of_memory(bytes);
+    if (is_worth_cutting(*block, size)) cut(block, size);
+  }
   block->requested = bytes;
   increase(stats_.allocation, is_small, 1);
   increase(stats_.allocated_bytes, is_small, block->size);
@@ -151,6 +155,7 @@ Block* DeviceCache::grow(StreamCache& cache, size_t size, bool is_small) {
   if (address == nullptr) {
     ++stats_.num_alloc_retries;
     collect_reached(true);
+    join_recent(cache);
     if (Block* block = find_free(cache, size, is_small)) return block;
     release_segments();
     address = ask_device(bytes);
@@ -197,10 +202,20 @@ void DeviceCache::cut(Block* block, size_t size) {
   enter(rest);
 }
 
+// Whether that changed what is free.
+bool DeviceCache::join_recent(StreamCache& cache) {
+  return cache.recent.evict_all([this](Block* block) { join(block); });
+}
+
 void DeviceCache::cache_free(Block* block) {
   decrease(stats_.active, block->is_small, 1);
   decrease(stats_.active_bytes, block->is_small, block->size);
   decrease(stats_.requested_bytes, block->is_small, block->requested);
+  block->cache->recent.insert(block, block_size(block->requested), [this](Block* other) { join(other); });
+}
+
+// Puts a block among the free ones by size, together with neighbours that are there.
+void DeviceCache::join(Block* block) {
   block = absorb(block, block->before);
   block = absorb(block, block->after);
   enter(block);
@@ -287,6 +302,7 @@ void DeviceCache::release_cached() {
 
 void DeviceCache::release_segments() {
   for (const auto& [id, cache] : caches_) {
+    join_recent(*cache);
     std::vector<Block*> segments;
     for (Block* block = cache->small.whole_segments(); block != nullptr; block = block->next) segments.push_back(block);
     for (Block* block : cache->large) {
@@ -338,8 +354,9 @@ void DeviceCache::out_of_memory(size_t bytes) {
       "against fragmentation.");
 }
 
-c10::CachingDeviceAllocator::DeviceStats DeviceCache::stats() const {
+c10::CachingDeviceAllocator::DeviceStats DeviceCache::stats() {
   const std::lock_guard lock(mutex_);
+  for (const auto& [id, cache] : caches_) join_recent(*cache);
   auto stats = stats_;
   stats.max_split_size = static_cast<int64_t>(settings_.max_split);
   return stats;

@@ -13,6 +13,7 @@
 
 #include "core/event.h"
 #include "core/free_blocks.h"
+#include "core/lock.h"
 
 namespace torch_npu {
 
@@ -39,7 +40,8 @@ class DeviceCache {
   // Gives segments that are free back to the device, after waiting for the streams that used them.
   void release_cached();
 
-  c10::CachingDeviceAllocator::DeviceStats stats() const;
+  // Free neighbours are joined first, so that what lies between blocks in use is counted once.
+  c10::CachingDeviceAllocator::DeviceStats stats();
   void reset_accumulated_stats();
   void reset_peak_stats();
   // Bytes that users hold, and bytes that the device gave.
@@ -65,7 +67,9 @@ class DeviceCache {
   void* ask_device(size_t bytes);
   void cut(Block* block, size_t size);
 
+  bool join_recent(StreamCache& cache);
   void cache_free(Block* block);
+  void join(Block* block);
   Block* absorb(Block* block, Block* neighbour);
   void enter(Block* block);
   void leave(Block* block);
@@ -82,7 +86,7 @@ class DeviceCache {
   [[noreturn]] void out_of_memory(size_t bytes);
 
   const c10::DeviceIndex device_;
-  mutable std::mutex mutex_;
+  mutable Lock mutex_;
   CacheSettings settings_;
   StreamCache* newest_cache_ = nullptr;  // that of the last allocation
   std::unordered_map<c10::StreamId, std::unique_ptr<StreamCache>> caches_;

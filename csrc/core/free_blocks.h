@@ -1,4 +1,4 @@
-// Blocks of device memory, and the free ones of one stream ordered by size.
+// Blocks of device memory, and the free ones of one stream: those freed lately as they are, the others by size.
 //
 // Not thread-safe: DeviceCache locks.
 #pragma once
@@ -25,10 +25,10 @@ struct Block {
   Block* before = nullptr;       // neighbours in the segment
   Block* after = nullptr;
   Block* previous = nullptr;       // neighbours in a list of SmallBlocks
-  Block* next = nullptr;           // also: the next unused object
+  Block* next = nullptr;           // also in a list of RecentBlocks, and: the next unused object
   uint32_t pending_events = 0;     // marks of other streams to wait for before it is free
   bool is_small = false;           // of a segment for small requests
-  bool is_free = false;            // in its cache
+  bool is_free = false;            // in SmallBlocks or LargeBlocks
   std::vector<NPUStream> users{};  // other streams that use it, by recordStream
 
   bool is_split() const { return before != nullptr || after != nullptr; }
@@ -117,11 +117,69 @@ class LargeBlocks {
   std::set<Block*, Order> blocks_;
 };
 
+// Freed blocks that are not joined with their neighbours yet: the next request of the same size takes the newest one as it is.
+class RecentBlocks {
+ public:
+  // Null if there is none.
+  Block* take(size_t request) {
+    List& list = list_of(request);
+    if (list.request != request || list.first == nullptr) return nullptr;
+    Block* block = list.first;
+    list.first = block->next;
+    return block;
+  }
+
+  // A block that served requests of `request` bytes. Calls `evict` for blocks of another size that have to make room.
+  template <typename Evict>
+  void insert(Block* block, size_t request, Evict evict) {
+    List& list = list_of(request);
+    if (list.request != request) [[unlikely]] {
+      empty(list, evict);
+      list.request = request;
+    }
+    block->next = list.first;
+    list.first = block;
+  }
+
+  template <typename Evict>
+  bool evict_all(Evict evict) {
+    bool any = false;
+    for (List& list : lists_) {
+      any |= list.first != nullptr;
+      empty(list, evict);
+    }
+    return any;
+  }
+
+ private:
+  struct List {
+    size_t request = 0;
+    Block* first = nullptr;
+  };
+
+  List& list_of(size_t request) { return lists_[request / SmallBlocks::kUnit * kSpread >> kShift]; }
+
+  template <typename Evict>
+  static void empty(List& list, Evict evict) {
+    while (list.first != nullptr) {
+      Block* block = list.first;
+      list.first = block->next;
+      evict(block);
+    }
+  }
+
+  static constexpr size_t kLists = 128;
+  static constexpr uint64_t kSpread = 0x9e3779b97f4a7c15u;  // sizes that are multiples of each other go to different lists
+  static constexpr int kShift = 64 - std::countr_zero(kLists);
+  std::array<List, kLists> lists_;
+};
+
 class DeviceCache;
 
 struct StreamCache {
   DeviceCache& device;
   NPUStream stream;
+  RecentBlocks recent{};
   SmallBlocks small{};
   LargeBlocks large{};
 };
