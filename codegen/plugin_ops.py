@@ -11,7 +11,7 @@ and out=. Hand-written families register themselves; they are found by their m.i
 import argparse
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torchgen
@@ -199,6 +199,7 @@ class Adapter:
     headers: tuple
     definition: str | None = None  # for an operator of our own: its schema
     meta_symbol: str | None = None
+    bypass: str | None = None  # the function that may skip autograd
 
 
 def symbol_of(name):
@@ -455,10 +456,32 @@ def adapters(op):
             if op.foreach:
                 made.append(foreach_adapter(op, function))
             elif op.structured:
-                made.append(structured_adapter(op, function))
+                made.append(with_bypass(structured_adapter(op, function), function))
             else:
-                made.append(plain_adapter(op, function, function.func))
+                made.append(with_bypass(plain_adapter(op, function, function.func), function))
     return made
+
+
+def with_bypass(adapter, function):
+    """The adapter with its short cut past autograd, if it returns new tensors and writes to none."""
+    schema = function.func
+    has_symbols = any("SymInt" in str(argument.type) for argument in schema.arguments.flat_all)
+    if schema.kind() != SchemaKind.functional or has_symbols or not tensor_names(schema):
+        return adapter
+    names = ", ".join(argument.name for argument in schema.arguments.flat_all)
+    bypass = f"{adapter.symbol}_autograd"
+    head = signature(schema, bypass).replace(f"{bypass}(", f"{bypass}(c10::DispatchKeySet keys, ", 1)
+    tracked = ", ".join(["keys", *tensor_names(schema)])
+    target = f"at::_ops::{schema.name.unambiguous_name()}::redispatch(with_autograd(keys), {names})"
+    text = f"""
+
+{head} {{
+  if (!autograd_may_be_skipped({tracked})) return {target};
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return torch_npu::{adapter.symbol}({names});
+}}"""
+    headers = (*adapter.headers, f"ATen/ops/{function.root_name}_ops.h")
+    return replace(adapter, text=adapter.text + text, headers=headers, bypass=bypass)
 
 
 def adapters_source(made):
@@ -466,12 +489,14 @@ def adapters_source(made):
     includes = "\n".join(f"#include <{header}>" if header.startswith("ATen") else f'#include "{header}"' for header in headers)
     own = [adapter for adapter in made if adapter.definition]
     aten_lines = "\n".join(f'  m.impl("{item.schema_name}", TORCH_FN({item.symbol}));' for item in made if not item.definition)
+    bypass_lines = "\n".join(f'  m.impl("{item.schema_name}", TORCH_FN({item.bypass}));' for item in made if item.bypass)
     text = f"""\
 // {GENERATED}
 #include <ATen/core/op_registration/adaption.h>
 #include <torch/library.h>
 {includes}
 
+#include "aten/autograd_bypass.h"
 #include "aten/cube_math.h"
 #include "aten/device_scope.h"
 #include "aten/fast.h"
@@ -487,6 +512,10 @@ namespace {{
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {{
 {aten_lines}
+}}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {{
+{bypass_lines}
 }}
 """
     if own:

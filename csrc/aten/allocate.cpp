@@ -13,9 +13,8 @@ namespace {
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
 at::Tensor over_new_storage(size_t bytes, caffe2::TypeMeta dtype) {
-  c10::Allocator* allocator = getNPUAllocator();
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, allocator->allocate(bytes),
-                                                       allocator, /*resizable=*/true);
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, allocate_memory(bytes),
+                                                       getNPUAllocator(), /*resizable=*/true);
   return at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), kKeys, dtype);
 }
 
@@ -36,7 +35,14 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, caffe2:
 }
 
 at::Tensor empty_as(const at::Tensor& like, caffe2::TypeMeta dtype) {
-  return like.is_contiguous() ? empty(like.sizes(), dtype) : empty_strided(like.sizes(), like.strides(), dtype);
+  const c10::TensorImpl* impl = like.unsafeGetTensorImpl();
+  at::Tensor tensor = over_new_storage(static_cast<size_t>(impl->numel()) * dtype.itemsize(), dtype);
+  if (impl->is_contiguous()) {
+    tensor.unsafeGetTensorImpl()->set_sizes_contiguous(impl->sizes());
+  } else {
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides());
+  }
+  return tensor;
 }
 
 at::Tensor empty_output(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {

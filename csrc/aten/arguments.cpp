@@ -9,8 +9,28 @@ namespace torch_npu {
 
 namespace {
 
-// Indexed by c10::ScalarType; -1 where no device has the type.
-constexpr auto kAclDtypes = [] {
+void check_device(bool fine, const c10::TensorImpl* tensor) {
+  TORCH_CHECK(fine, "Expected all tensors to be on the same device, but found at least two devices, ",
+              npu_device(detail::thread_state.current_device), " and ", tensor->device(), "!");
+}
+
+at::Tensor made_plain(const c10::TensorImpl* tensor) {
+  const auto borrowed = at::Tensor::wrap_tensor_impl(
+      c10::intrusive_ptr<c10::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(const_cast<c10::TensorImpl*>(tensor)));
+  if (detail::is_on_current_device(tensor)) return borrowed.resolve_conj().resolve_neg();
+  check_device(tensor->is_cpu() && tensor->dim() == 0, tensor);
+  return at::_to_copy(borrowed, borrowed.options().device(npu_device(detail::thread_state.current_device)));
+}
+
+std::string describe_tensor(const c10::TensorImpl* tensor) {
+  if (tensor == nullptr) return "none";
+  return c10::str(c10::typeMetaToScalarType(tensor->dtype()), tensor->sizes(),
+                  tensor->is_contiguous() ? "" : c10::str(" strides ", tensor->strides()));
+}
+
+}  // namespace
+
+constexpr std::array<int8_t, static_cast<size_t>(c10::ScalarType::NumOptions)> detail::acl_dtypes = [] {
   std::array<int8_t, static_cast<size_t>(c10::ScalarType::NumOptions)> table{};
   table.fill(-1);
   const auto set = [&](c10::ScalarType dtype, aclDataType name) {
@@ -25,80 +45,16 @@ constexpr auto kAclDtypes = [] {
   return table;
 }();
 
-aclFormat format_of(size_t rank) {
-  if (rank == 3) return ACL_FORMAT_NCL;
-  if (rank == 4) return ACL_FORMAT_NCHW;
-  return rank == 5 ? ACL_FORMAT_NCDHW : ACL_FORMAT_ND;
+void detail::refuse_dtype(at::ScalarType dtype) { TORCH_CHECK_TYPE(false, "npu has no dtype ", dtype); }
+
+void TensorArg::read_instead() {
+  readable_ = made_plain(tensor_);
+  tensor_ = readable_.unsafeGetTensorImpl();
 }
 
-aclTensor* make_tensor(const c10::TensorImpl* tensor) {
-  const at::IntArrayRef sizes = tensor->sizes();
-  const at::IntArrayRef strides = tensor->strides();
-  const c10::Storage& storage = tensor->unsafe_storage();
-  const auto elements = static_cast<int64_t>(storage.nbytes() / tensor->itemsize());
-  return ACL_FN(aclCreateTensor)(sizes.data(), sizes.size(), acl_dtype(c10::typeMetaToScalarType(tensor->dtype())),
-                                 strides.data(), tensor->storage_offset(), format_of(sizes.size()), &elements, 1,
-                                 const_cast<void*>(storage.data()));
-}
-
-bool is_on_current_device(const c10::TensorImpl* tensor) {
-  const c10::Device device = tensor->device();
-  return device.type() == kDeviceType && device.index() == detail::thread_state.current_device;
-}
-
-// Whether readers are asked to conjugate or negate what memory holds.
-bool is_marked(const c10::TensorImpl* tensor) {
-  return tensor->key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}));
-}
-
-bool is_plain(const c10::TensorImpl* tensor) { return is_on_current_device(tensor) && !is_marked(tensor); }
-
-void check_device(bool fine, const c10::TensorImpl* tensor) {
-  TORCH_CHECK(fine, "Expected all tensors to be on the same device, but found at least two devices, ",
-              npu_device(detail::thread_state.current_device), " and ", tensor->device(), "!");
-}
-
-at::Tensor made_plain(const c10::TensorImpl* tensor) {
-  const auto borrowed = at::Tensor::wrap_tensor_impl(
-      c10::intrusive_ptr<c10::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(const_cast<c10::TensorImpl*>(tensor)));
-  if (is_on_current_device(tensor)) return borrowed.resolve_conj().resolve_neg();
-  check_device(tensor->is_cpu() && tensor->dim() == 0, tensor);
-  return at::_to_copy(borrowed, borrowed.options().device(npu_device(detail::thread_state.current_device)));
-}
-
-std::string describe_tensor(const c10::TensorImpl* tensor) {
-  if (tensor == nullptr) return "none";
-  return c10::str(c10::typeMetaToScalarType(tensor->dtype()), tensor->sizes(),
-                  tensor->is_contiguous() ? "" : c10::str(" strides ", tensor->strides()));
-}
-
-}  // namespace
-
-aclDataType acl_dtype(at::ScalarType dtype) {
-  const int8_t name = kAclDtypes[static_cast<size_t>(dtype)];
-  TORCH_CHECK_TYPE(name >= 0, "npu has no dtype ", dtype);
-  return static_cast<aclDataType>(name);
-}
-
-TensorArg::TensorArg(TensorOrNone tensor) : tensor_(tensor.impl()) {
-  if (tensor_ == nullptr) return;
-  if (C10_UNLIKELY(!is_plain(tensor_))) {
-    readable_ = made_plain(tensor_);
-    tensor_ = readable_.unsafeGetTensorImpl();
-  }
-  descriptor_ = make_tensor(tensor_);
-}
-
-TensorArg::TensorArg(TensorOrNone tensor, Written) : tensor_(tensor.impl()) {
-  if (tensor_ == nullptr) return;
-  check_device(is_on_current_device(tensor_), tensor_);
-  TORCH_CHECK(!is_marked(tensor_),
-              "This operator cannot write to a conjugated or negated view. Please clone() the tensor first.");
-  descriptor_ = make_tensor(tensor_);
-}
-
-TensorArg::~TensorArg() {
-  if (descriptor_ != nullptr) ACL_FN(aclDestroyTensor)(descriptor_);
+void TensorArg::refuse_to_write() const {
+  check_device(detail::is_on_current_device(tensor_), tensor_);
+  TORCH_CHECK(false, "This operator cannot write to a conjugated or negated view. Please clone() the tensor first.");
 }
 
 std::string TensorArg::describe() const { return describe_tensor(tensor_); }
@@ -117,11 +73,11 @@ TensorListArg::TensorListArg(at::ITensorListRef tensors) : size_(tensors.size())
     if (!tensor.defined()) {
       const int64_t nothing = 0;
       handles.push_back(ACL_FN(aclCreateTensor)(&nothing, 1, ACL_INT64, &nothing, 0, ACL_FORMAT_ND, &nothing, 1, nullptr));
-    } else if (C10_LIKELY(is_plain(tensor.unsafeGetTensorImpl()))) {
-      handles.push_back(make_tensor(tensor.unsafeGetTensorImpl()));
+    } else if (C10_LIKELY(detail::is_plain(tensor.unsafeGetTensorImpl()))) {
+      handles.push_back(make_descriptor(tensor.unsafeGetTensorImpl()));
     } else {
       readable_.push_back(made_plain(tensor.unsafeGetTensorImpl()));
-      handles.push_back(make_tensor(readable_.back().unsafeGetTensorImpl()));
+      handles.push_back(make_descriptor(readable_.back().unsafeGetTensorImpl()));
     }
   }
   descriptor_ = ACL_FN(aclCreateTensorList)(handles.data(), handles.size());
@@ -150,10 +106,6 @@ aclScalar* ScalarArg::make(const c10::Scalar& scalar) {
   }
   int64_t value = scalar.toLong();
   return ACL_FN(aclCreateScalar)(&value, ACL_INT64);
-}
-
-ScalarArg::~ScalarArg() {
-  if (descriptor_ != nullptr) ACL_FN(aclDestroyScalar)(descriptor_);
 }
 
 std::string ScalarArg::describe() const { return descriptor_ == nullptr ? "none" : c10::str(scalar_); }

@@ -7,16 +7,22 @@
 #include <c10/core/Scalar.h>
 #include <c10/util/SmallVector.h>
 
+#include <array>
+#include <bit>
 #include <optional>
 #include <string>
 
 #include "acl/symbol.h"
 #include "aclnn/acl_meta.h"
+#include "core/device.h"
 
 namespace torch_npu {
 
 // The device's name of a dtype. An error for what no device knows (quantized, bits).
 aclDataType acl_dtype(at::ScalarType dtype);
+
+// A new descriptor of a tensor on the current device.
+aclTensor* make_descriptor(const c10::TensorImpl* tensor);
 
 // A tensor that may be missing: undefined, an empty optional, or std::nullopt. Borrows; for parameters only.
 class TensorOrNone {
@@ -33,14 +39,63 @@ class TensorOrNone {
   const c10::TensorImpl* tensor_;
 };
 
+namespace detail {
+
+// The device's dtypes by c10::ScalarType; -1 where it has none.
+extern const std::array<int8_t, static_cast<size_t>(c10::ScalarType::NumOptions)> acl_dtypes;
+[[noreturn]] void refuse_dtype(at::ScalarType dtype);
+
+[[gnu::always_inline]] inline bool is_on_current_device(const c10::TensorImpl* tensor) {
+  const c10::Device device = tensor->device();
+  return device.type() == kDeviceType && device.index() == thread_state.current_device;
+}
+
+// Whether readers are asked to conjugate or negate what memory holds.
+[[gnu::always_inline]] inline bool is_marked(const c10::TensorImpl* tensor) {
+  return tensor->key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}));
+}
+
+[[gnu::always_inline]] inline bool is_plain(const c10::TensorImpl* tensor) {
+  return is_on_current_device(tensor) && !is_marked(tensor);
+}
+
+[[gnu::always_inline]] inline aclFormat format_of(size_t rank) {
+  constexpr aclFormat kFormats[] = {ACL_FORMAT_ND,  ACL_FORMAT_ND,   ACL_FORMAT_ND,
+                                    ACL_FORMAT_NCL, ACL_FORMAT_NCHW, ACL_FORMAT_NCDHW};
+  return rank < std::size(kFormats) ? kFormats[rank] : ACL_FORMAT_ND;
+}
+
+}  // namespace detail
+
+inline aclDataType acl_dtype(at::ScalarType dtype) {
+  const int8_t name = detail::acl_dtypes[static_cast<size_t>(dtype)];
+  if (C10_UNLIKELY(name < 0)) detail::refuse_dtype(dtype);
+  return static_cast<aclDataType>(name);
+}
+
+[[gnu::always_inline]] inline aclTensor* make_descriptor(const c10::TensorImpl* tensor) {
+  const at::IntArrayRef sizes = tensor->sizes();
+  const c10::Storage& storage = tensor->unsafe_storage();
+  const auto elements = static_cast<int64_t>(storage.nbytes() >> std::countr_zero(tensor->itemsize()));
+  return ACL_FN(aclCreateTensor)(sizes.data(), sizes.size(), acl_dtype(c10::typeMetaToScalarType(tensor->dtype())),
+                                 tensor->strides().data(), tensor->storage_offset(), detail::format_of(sizes.size()), &elements,
+                                 1, const_cast<void*>(storage.data()));
+}
+
 // A tensor that the device reads, or, as OutputArg, writes.
 class TensorArg {
  public:
   // A 0-dim CPU tensor is copied to the current device, a conjugated or negated view is made plain; any other tensor that is not
   // on the current device is refused.
-  explicit TensorArg(TensorOrNone tensor);
+  explicit TensorArg(TensorOrNone tensor) : tensor_(tensor.impl()) {
+    if (tensor_ == nullptr) return;
+    if (C10_UNLIKELY(!detail::is_plain(tensor_))) read_instead();
+    descriptor_ = make_descriptor(tensor_);
+  }
   explicit TensorArg(const at::Tensor& tensor) : TensorArg(TensorOrNone(tensor)) {}
-  ~TensorArg();
+  ~TensorArg() {
+    if (descriptor_ != nullptr) ACL_FN(aclDestroyTensor)(descriptor_);
+  }
   TensorArg(const TensorArg&) = delete;
   TensorArg& operator=(const TensorArg&) = delete;
 
@@ -53,9 +108,16 @@ class TensorArg {
 
  protected:
   struct Written {};
-  TensorArg(TensorOrNone tensor, Written);
+  TensorArg(TensorOrNone tensor, Written) : tensor_(tensor.impl()) {
+    if (tensor_ == nullptr) return;
+    if (C10_UNLIKELY(!detail::is_plain(tensor_))) refuse_to_write();
+    descriptor_ = make_descriptor(tensor_);
+  }
 
  private:
+  void read_instead();
+  [[noreturn]] void refuse_to_write() const;
+
   at::Tensor readable_;  // what the device reads in the tensor's place
   const c10::TensorImpl* tensor_;
   aclTensor* descriptor_ = nullptr;
@@ -90,7 +152,9 @@ class ScalarArg {
   explicit ScalarArg(const c10::Scalar& scalar) : descriptor_(make(scalar)), scalar_(scalar) {}
   explicit ScalarArg(const std::optional<c10::Scalar>& scalar)
       : descriptor_(scalar.has_value() ? make(*scalar) : nullptr), scalar_(scalar.value_or(c10::Scalar())) {}
-  ~ScalarArg();
+  ~ScalarArg() {
+    if (descriptor_ != nullptr) ACL_FN(aclDestroyScalar)(descriptor_);
+  }
   ScalarArg(const ScalarArg&) = delete;
   ScalarArg& operator=(const ScalarArg&) = delete;
 

@@ -24,11 +24,7 @@ void refuse(const char* name, aclnnStatus status, std::initializer_list<std::str
   TORCH_CHECK(false, reason, "\nArguments: ", join(arguments));
 }
 
-void run_on(NPUStream stream, const char* name, RunFunction run, uint64_t workspace_size, aclOpExecutor* executor) {
-  if (C10_LIKELY(workspace_size == 0)) {
-    acl::check(static_cast<aclError>(run(nullptr, 0, executor, stream.stream())), name);
-    return;
-  }
+void run_with_workspace(NPUStream stream, const char* name, RunFunction run, uint64_t workspace_size, aclOpExecutor* executor) {
   const at::DataPtr workspace = allocate_workspace(workspace_size);
   acl::check(static_cast<aclError>(run(workspace.get(), workspace_size, executor, stream.stream())), name);
 }

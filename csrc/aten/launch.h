@@ -55,7 +55,12 @@ struct EntryPoints {
 // Throws naming function and library if the device library lacks it.
 EntryPoints find_function(const char* name);
 
-void run_on(NPUStream stream, const char* name, RunFunction run, uint64_t workspace_size, aclOpExecutor* executor);
+void run_with_workspace(NPUStream stream, const char* name, RunFunction run, uint64_t workspace_size, aclOpExecutor* executor);
+
+inline void run_on(NPUStream stream, const char* name, RunFunction run, uint64_t workspace_size, aclOpExecutor* executor) {
+  if (C10_UNLIKELY(workspace_size != 0)) return run_with_workspace(stream, name, run, workspace_size, executor);
+  acl::check(static_cast<aclError>(run(nullptr, 0, executor, stream.stream())), name);
+}
 
 std::string join(std::initializer_list<std::string> arguments);
 [[noreturn]] void refuse(const char* name, aclnnStatus status, std::initializer_list<std::string> arguments);

@@ -1,0 +1,68 @@
+// A short cut past PyTorch's autograd kernel for calls that autograd has no interest in: no operand is tracked, or gradients are
+// off. The kernel costs as much as a small operator, and most calls are such: backward formulas, optimizers, inference.
+//
+//   at::Tensor exp_autograd(c10::DispatchKeySet keys, const at::Tensor& self) {       // registered for AutogradPrivateUse1
+//     if (!autograd_may_be_skipped(keys, self)) return at::_ops::exp::redispatch(with_autograd(keys), self);
+//     const at::AutoDispatchBelowADInplaceOrView below;
+//     return exp(self);                                                               // registered for PrivateUse1
+//   }
+//
+// For operators that return new tensors and write to none.
+#pragma once
+
+#include <ATen/core/IListRef.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <optional>
+
+namespace torch_npu {
+
+namespace detail {
+
+inline bool is_untracked(const at::Tensor& tensor, bool gradients) {
+  if (!tensor.defined()) return true;
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (impl->autograd_meta() == nullptr) return true;
+  return !(gradients && impl->requires_grad()) && !tensor._fw_grad(/*level=*/0).defined();
+}
+inline bool is_untracked(const std::optional<at::Tensor>& tensor, bool gradients) {
+  return !tensor.has_value() || is_untracked(*tensor, gradients);
+}
+inline bool is_untracked(const at::ITensorListRef& tensors, bool gradients) {
+  for (const at::Tensor& tensor : tensors) {
+    if (!is_untracked(tensor, gradients)) return false;
+  }
+  return true;
+}
+inline bool is_untracked(at::TensorList tensors, bool gradients) { return is_untracked(at::ITensorListRef(tensors), gradients); }
+inline bool is_untracked(const c10::List<std::optional<at::Tensor>>& tensors, bool gradients) {
+  for (const std::optional<at::Tensor>& tensor : tensors) {
+    if (!is_untracked(tensor, gradients)) return false;
+  }
+  return true;
+}
+
+}  // namespace detail
+
+// `keys` are those that the dispatcher gave; `operands` all tensors of the call.
+template <class... Operands>
+bool autograd_may_be_skipped(c10::DispatchKeySet keys, const Operands&... operands) {
+  using c10::DispatchKey;
+  // What stands between autograd and the device, and has a say.
+  constexpr c10::DispatchKeySet kOthers({DispatchKey::Python, DispatchKey::Fake, DispatchKey::FuncTorchDynamicLayerBackMode,
+                                         DispatchKey::Functionalize, DispatchKey::Conjugate, DispatchKey::Negative,
+                                         DispatchKey::ZeroTensor});
+  if (keys.has_any(kOthers)) return false;
+  const bool gradients = at::GradMode::is_enabled();
+  return (detail::is_untracked(operands, gradients) && ...);
+}
+
+// Keys that lead to PyTorch's autograd kernel and from there to the device.
+inline c10::DispatchKeySet with_autograd(c10::DispatchKeySet keys) {
+  return keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(c10::DispatchKey::AutogradOther);
+}
+
+}  // namespace torch_npu
