@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "runtime/entry.h"
+#include "runtime/faults.h"
 #include "runtime/softnpu.h"
 
 namespace softnpu {
@@ -26,8 +27,15 @@ Status check_memory(std::string_view, std::string&) {
   return {};
 }
 
+Status faults(std::string_view arguments, std::string& reply) {
+  if (!arguments.empty()) return Faults::set(arguments);
+  reply = Faults::counts();
+  return {};
+}
+
 constexpr Command kCommands[] = {
     {"check-memory", "fails if a red zone is damaged (SOFTNPU_MEMORY_CHECK=redzone)", check_memory},
+    {"faults", "RULES makes calls fail or start late, off ends that; without arguments what was counted since", faults},
     {"help", "the commands, one per line", help},
 };
 

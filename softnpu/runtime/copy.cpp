@@ -5,6 +5,7 @@
 
 #include "runtime/arena.h"
 #include "runtime/engine.h"
+#include "runtime/faults.h"
 #include "runtime/host_probe.h"
 #include "runtime/process.h"
 #include "runtime/thread_state.h"
@@ -141,7 +142,15 @@ Result<CheckedCopy> check_copy(const CopyShape& shape) {
   return copy;
 }
 
-Status copy_now(const CheckedCopy& copy) { return move_rows(nullptr, copy.shape); }
+Status copy_now(const CheckedCopy& copy) {
+  SOFTNPU_RETURN_IF_ERROR(Faults::at_call(FaultPoint::kCopy));
+  return move_rows(nullptr, copy.shape);
+}
+
+Status fill_now(const Place& destination, uint8_t value, size_t bytes) {
+  SOFTNPU_RETURN_IF_ERROR(Faults::at_call(FaultPoint::kCopy));
+  return engine().fill(nullptr, destination.address, value, bytes);
+}
 
 Status check_direction(const CheckedCopy& copy, aclrtMemcpyKind kind) {
   const bool from_device = copy.source.is_device();
@@ -187,7 +196,7 @@ Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stre
   }
   if (waits) SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   const uint64_t cost = task.shape.width / kBytesPerUnitOfCost * task.shape.height;
-  SOFTNPU_RETURN_IF_ERROR(stream.submit(kCopyKind, &task, sizeof task, cost));
+  SOFTNPU_RETURN_IF_ERROR(Faults::submit(FaultPoint::kCopy, stream, kCopyKind, &task, sizeof task, cost));
   staged.release();
   if (waits) stream.queue().wait(stream.queue().submitted(), Deadline::never());
   return {};
@@ -195,7 +204,7 @@ Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stre
 
 Status fill_in_order(const Place& destination, uint8_t value, size_t bytes, Stream& stream) {
   const FillTask task{.destination = destination.address, .bytes = bytes, .queue = stream.engine_queue(), .value = value};
-  return stream.submit(kFillKind, &task, sizeof task, bytes / kBytesPerUnitOfCost);
+  return Faults::submit(FaultPoint::kCopy, stream, kFillKind, &task, sizeof task, bytes / kBytesPerUnitOfCost);
 }
 
 }  // namespace softnpu

@@ -47,6 +47,7 @@ Result<CheckedCopy> check_copy(const CopyShape& shape);
 
 // Moves the bytes now; waits for no stream.
 Status copy_now(const CheckedCopy& copy);
+Status fill_now(const Place& destination, uint8_t value, size_t bytes);
 
 // ACL_ERROR_RT_PARAM_INVALID if `kind` does not say what the addresses say; ACL_ERROR_RT_FEATURE_NOT_SUPPORT for host to host.
 Status check_direction(const CheckedCopy& copy, aclrtMemcpyKind kind);

@@ -3,6 +3,7 @@
 #include "runtime/arena.h"
 #include "runtime/copy.h"
 #include "runtime/entry.h"
+#include "runtime/faults.h"
 
 namespace softnpu {
 namespace {
@@ -15,7 +16,7 @@ aclError launch(aclrtStream handle, const SoftnpuTaskKind* kind, const void* pay
     if (bytes > SOFTNPU_TASK_PAYLOAD) {
       return {ACL_ERROR_INTERNAL_ERROR, text("a payload of ", bytes, " bytes is larger than ", int(SOFTNPU_TASK_PAYLOAD))};
     }
-    return stream->submit(*kind, payload, bytes, cost);
+    return Faults::submit(FaultPoint::kLaunch, *stream, *kind, payload, bytes, cost);
   });
 }
 

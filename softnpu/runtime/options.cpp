@@ -14,6 +14,7 @@
 #include <numeric>
 #include <optional>
 
+#include "runtime/faults.h"
 #include "runtime/log.h"
 #include "runtime/status.h"
 
@@ -180,6 +181,14 @@ constexpr std::array kSettings = {
              "redzone: patterns around allocations, checked at free; poison: fresh and freed memory is filled with patterns; "
              "guard: inaccessible pages around allocations. For finding errors; slower"},
             [](std::string_view value, Options& o) { return parse_memory_check(value, o.memory_check); },
+            [](const Options&) { return std::string("none"); }},
+    Setting{{"SOFTNPU_FAULTS", "rules separated by commas, such as malloc:3 or launch:every 7:507015; see checks.md", "none",
+             "allocations, tasks and copies fail or start late on purpose, from the start of the program"},
+            [](std::string_view value, Options& o) {
+              if (!Faults::check(value).ok()) return false;
+              o.faults = value;
+              return true;
+            },
             [](const Options&) { return std::string("none"); }},
     Setting{{"SOFTNPU_LEDGER_DIR", "a folder", "/dev/shm", "where the account of device memory of all processes of a user lies"},
             [](std::string_view value, Options& o) { return parse_folder(value, o.ledger_dir); },

@@ -39,6 +39,7 @@ struct Options {
   std::string soc_name = "Ascend910B3";
   LaunchMode launch = LaunchMode::kHybrid;
   MemoryCheck memory_check;
+  std::string faults;  // rules of faults.h; empty: none
   std::string ledger_dir = "/dev/shm";
   LogLevel log_level = LogLevel::kError;
   bool log_to_stdout = false;

@@ -13,6 +13,7 @@
 #include "runtime/cpu_engine.h"
 #include "runtime/event.h"
 #include "runtime/exception.h"
+#include "runtime/faults.h"
 #include "runtime/json.h"
 #include "runtime/log.h"
 #include "runtime/options.h"
@@ -165,6 +166,7 @@ Status Process::initialise(const char* config_path) {
   if (config_path != nullptr && *config_path != '\0') SOFTNPU_RETURN_IF_ERROR(read_config(config_path));
   install_handlers_once();
   devices();
+  Faults::read_setting();
   g_users = 1;
   state_.store(State::kReady, std::memory_order_release);
   SOFTNPU_LOG_EVENT("initialised with ", devices().size(), " devices");

@@ -8,6 +8,7 @@
 #include "runtime/arena.h"
 #include "runtime/copy.h"
 #include "runtime/device.h"
+#include "runtime/faults.h"
 #include "runtime/host_probe.h"
 #include "runtime/options.h"
 #include "runtime/process.h"
@@ -49,7 +50,12 @@ Status allocate(void** result, size_t size, const aclrtMallocConfig* config) {
   if (!context.ok()) return context.take_status();
   Device& device = context.value()->device();
   SOFTNPU_RETURN_IF_ERROR(check_config(config, device.number()));
-  Result<void*> block = device.heap()->allocate(size);
+  Heap& heap = *device.heap();
+  if (Status fault = Faults::at_call(FaultPoint::kMalloc); !fault.ok()) {
+    return {fault.code(), text("cannot allocate ", size, " bytes: device ", device.number(), " has ",
+                               heap.capacity() - heap.used(), " of ", heap.capacity(), " bytes free; ", fault.message())};
+  }
+  Result<void*> block = heap.allocate(size);
   if (!block.ok()) return block.take_status();
   *result = block.value();
   return {};
@@ -57,6 +63,9 @@ Status allocate(void** result, size_t size, const aclrtMallocConfig* config) {
 
 Status allocate_host(void** result, size_t size, const aclrtMallocConfig* config) {
   SOFTNPU_RETURN_IF_ERROR(check_config(config, -1));
+  if (Status fault = Faults::at_call(FaultPoint::kHostMalloc); !fault.ok()) {
+    return {fault.code(), text("the host has no ", size, " bytes of memory: ", fault.message())};
+  }
   Result<void*> block = host_memory().allocate(size);
   if (!block.ok()) return block.take_status();
   *result = block.value();
@@ -265,7 +274,7 @@ Status aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
   if (count == 0) return {ACL_ERROR_RT_PARAM_INVALID, "a fill of 0 bytes was asked for"};
   Result<Place> place = locate(devPtr, count, "devPtr");
   if (!place.ok()) return place.take_status();
-  return engine().fill(nullptr, place.value().address, uint8_t(value), count);
+  return fill_now(place.value(), uint8_t(value), count);
 }
 
 Status aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count, Stream& stream) {
@@ -350,7 +359,7 @@ Status aclrtReduceAsync(void* dst, const void* src, uint64_t count, aclrtReduceK
       return {ACL_ERROR_RT_ADDR_UNALIGNED, text(address, " is not a multiple of the element size ", element)};
   }
   const ReduceTask task{destination.value().address, source.value().address, count / element, function.value()};
-  return stream.submit(kReduceKind, &task, sizeof task, task.count);
+  return Faults::submit(FaultPoint::kCopy, stream, kReduceKind, &task, sizeof task, task.count);
 }
 
 }  // namespace softnpu::api
