@@ -113,8 +113,8 @@ QueueMark Event::mark() const {
 Status Event::wait(Stream& stream, std::chrono::seconds timeout) {
   if (shared_ != nullptr) return wait_shared(stream);
   const QueueMark newest = mark();
-  const bool is_over = newest.queue == nullptr || newest.queue == &stream.queue() || newest.queue->reached(newest.ticket);
-  if (is_over) return {};
+  if (newest.queue == nullptr || newest.queue == &stream.queue()) return {};
+  if (newest.queue->reached(newest.ticket) && !newest.queue->has_failed()) return {};
   if (family_ == Family::kExtended) return stream.submit_wait(newest, timeout);
   const auto over = [](void* object, uint32_t generation) {
     auto* event = static_cast<Event*>(object);

@@ -37,16 +37,22 @@ bool wait_is_ready(const void* payload) {
   return mark.queue->reached(mark.ticket);
 }
 
+aclError run_wait(void* payload, char* message) {
+  const QueueMark& mark = static_cast<const WaitPayload*>(payload)->mark;
+  if (!mark.queue->has_failed()) [[likely]]
+    return ACL_SUCCESS;
+  const Status failure = mark.queue->failure_before(mark.ticket);
+  std::snprintf(message, SOFTNPU_TASK_MESSAGE, "the stream that was waited for failed: %s", failure.message().c_str());
+  return failure.code();
+}
+
 void end_wait(void* payload) {
   const WaitOver& over = static_cast<const WaitPayload*>(payload)->over;
   if (over.call != nullptr) over.call(over.object, over.generation);
 }
 
-constexpr SoftnpuTaskKind kWaitKind = {.name = "aclrtStreamWaitEvent",
-                                       .run = [](void*, char*) { return aclError(ACL_SUCCESS); },
-                                       .release = end_wait,
-                                       .ready = wait_is_ready,
-                                       .flags = 0};
+constexpr SoftnpuTaskKind kWaitKind = {
+    .name = "aclrtStreamWaitEvent", .run = run_wait, .release = end_wait, .ready = wait_is_ready, .flags = 0};
 
 bool is_ready(const SoftnpuTaskKind& kind, const void* payload) { return kind.ready == nullptr || kind.ready(payload); }
 
@@ -275,6 +281,11 @@ Status TaskQueue::take_failure(Ticket ticket) {
   if (stopped_) return failure_.copy();
   skip_until_.store(tail_.load(std::memory_order_seq_cst), std::memory_order_seq_cst);
   return std::exchange(failure_, Status());
+}
+
+Status TaskQueue::failure_before(Ticket ticket) const {
+  std::lock_guard guard(failure_lock_);
+  return failure_ticket_ <= ticket ? failure_.copy() : Status();
 }
 
 void TaskQueue::skip_pending() {

@@ -12,7 +12,8 @@
 // that submits a cheap task to an idle queue. Order and results are the same for all three. The worker thread exists from the
 // first task that it is needed for; it sleeps when there is nothing to do.
 //
-// A task that fails makes the queue skip everything submitted before the failure is taken with take_failure().
+// A task that fails makes the queue skip everything submitted before the failure is taken with take_failure(). A queue that waits
+// for a mark behind such a failure fails with it: what it would do next might use what the failed task did not make.
 #pragma once
 
 #include <atomic>
@@ -80,6 +81,8 @@ class TaskQueue {
 
   // The failure of a task up to `ticket`, once. Tasks submitted until now are skipped, later ones run.
   Status take_failure(Ticket ticket);
+  // The same failure, left in its place.
+  Status failure_before(Ticket ticket) const;
   bool has_failed() const { return skip_until_.load(std::memory_order_acquire) == kSkipAll; }
 
   // Skips all pending tasks. The task that runs now is not interrupted, but one that waits for something gives up.
@@ -169,7 +172,7 @@ class TaskQueue {
   Lock waiters_lock_;
   Waiter* waiters_ = nullptr;  // guarded by waiters_lock_
 
-  Lock failure_lock_;
+  mutable Lock failure_lock_;
   Ticket failure_ticket_ = 0;  // guarded by failure_lock_, as are:
   Status failure_;
   bool stopped_ = false;
