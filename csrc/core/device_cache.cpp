@@ -51,6 +51,28 @@ void for_each_stat(Stats& stats, Function&& function) {
   function(stats.oversize_segments);
 }
 
+// Goes on after a failure, to throw it in the end.
+class FirstFailure {
+ public:
+  // Whether it threw nothing.
+  template <typename Action>
+  bool attempt(Action&& action) {
+    try {
+      action();
+      return true;
+    } catch (...) {
+      if (!failure_) failure_ = std::current_exception();
+      return false;
+    }
+  }
+  void rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::exception_ptr failure_;
+};
+
 }  // namespace
 
 CacheSettings CacheSettings::read() {
@@ -83,18 +105,18 @@ bool DeviceCache::is_worth_cutting(const Block& block, size_t size) const {
 }
 
 Block* DeviceCache::allocate(size_t bytes, c10::StreamId id) {
-  TORCH_CHECK_WITH(OutOfMemoryError, bytes < kMostBytes, "NPU out of memory. Tried to allocate ", bytes,
-                   " bytes, which no device has.");
-  const std::lock_guard lock(mutex_);
+  HeldLock lock(mutex_);
+  if (bytes >= kMostBytes) [[unlikely]]
+    out_of_memory(bytes);
   const size_t size = block_size(bytes);
   const bool is_small = size <= kMostSmall;
-  if (pending_count_ > 0) collect_reached(false);
+  if (pending_count_ > 0) collect_reached();
   StreamCache& cache = cache_of(id);
   Block* block = cache.recent.take(size);
   if (block == nullptr) [[unlikely]] {
     block = find_free(cache, size, is_small);
     if (block == nullptr && join_recent(cache)) block = find_free(cache, size, is_small);
-    if (block == nullptr) block = grow(cache, size, is_small);
+    if (block == nullptr) block = grow(lock, cache, size, is_small);
     if (block == nullptr) out_of_memory(bytes);
     if (is_worth_cutting(*block, size)) cut(block, size);
   }
@@ -148,16 +170,19 @@ Block* DeviceCache::find_free(StreamCache& cache, size_t size, bool is_small) {
 }
 
 // A new segment as one block; if the device has none, what can be freed is freed first. Null if that did not help.
-Block* DeviceCache::grow(StreamCache& cache, size_t size, bool is_small) {
+Block* DeviceCache::grow(HeldLock& lock, StreamCache& cache, size_t size, bool is_small) {
   settings_ = CacheSettings::read();
   const size_t bytes = segment_size(size);
   void* address = ask_device(bytes);
   if (address == nullptr) {
     ++stats_.num_alloc_retries;
-    collect_reached(true);
+    lock.unlock();
+    const std::lock_guard turn(release_mutex_);
+    lock.lock();
+    wait_for_users(lock);
     join_recent(cache);
     if (Block* block = find_free(cache, size, is_small)) return block;
-    release_segments();
+    release_segments(lock);
     address = ask_device(bytes);
   }
   if (address == nullptr) return nullptr;
@@ -175,11 +200,12 @@ Block* DeviceCache::grow(StreamCache& cache, size_t size, bool is_small) {
 // Null if the device or the limit has no more; throws on any other failure.
 void* DeviceCache::ask_device(size_t bytes) {
   const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
+  refusal_.clear();
   if (bytes > allowed_ || reserved > allowed_ - bytes) return nullptr;
   void* address = nullptr;
   const aclError code = ACL_FN(aclrtMalloc)(&address, bytes, ACL_MEM_MALLOC_HUGE_FIRST);
   if (acl::is_out_of_memory(code)) {
-    ACL_FN(aclGetRecentErrMsg)();  // not the next failure's
+    if (const char* reason = ACL_FN(aclGetRecentErrMsg)()) refusal_ = reason;
     return nullptr;
   }
   acl::check(code, "aclrtMalloc");
@@ -274,13 +300,11 @@ void DeviceCache::record_users(Block* block) {
   if (block->pending_events == 0) cache_free(block);
 }
 
-void DeviceCache::collect_reached(bool wait) {
-  if (wait && pending_count_ > 0) ++stats_.num_sync_all_streams;
+void DeviceCache::collect_reached() {
   for (auto& [stream, marks] : pending_) {
     while (!marks.empty()) {
       const Pending mark = marks.front();
-      if (wait) synchronize_event(*mark.event);
-      if (!wait && !event_reached(*mark.event)) break;
+      if (!event_reached(*mark.event)) break;
       marks.pop_front();
       --pending_count_;
       return_event(mark.event);
@@ -289,39 +313,84 @@ void DeviceCache::collect_reached(bool wait) {
   }
 }
 
+// Returns when all marks are reached that were there; the failure of a task before one of them is thrown then. Marks that are
+// waited for are nobody else's to collect.
+void DeviceCache::wait_for_users(HeldLock& lock) {
+  if (pending_count_ == 0) return;
+  ++stats_.num_sync_all_streams;
+  const auto waiting = std::exchange(pending_, {});
+  const size_t count = std::exchange(pending_count_, 0);
+  FirstFailure failure;
+  lock.unlock();
+  for (const auto& [stream, marks] : waiting) {
+    for (const Pending& mark : marks) failure.attempt([&] { synchronize_event(*mark.event); });
+  }
+  lock.lock();
+  for (const auto& [stream, marks] : waiting) {
+    std::deque<Pending>& newer = pending_[stream];
+    newer.insert(newer.begin(), marks.begin(), marks.end());
+  }
+  pending_count_ += count;
+  collect_reached();
+  failure.rethrow();
+}
+
 void DeviceCache::user_is_done(Block* block) {
   if (--block->pending_events == 0) cache_free(block);
 }
 
 void DeviceCache::release_cached() {
   const BoundDevice bound(device_);
-  const std::lock_guard lock(mutex_);
-  collect_reached(true);
-  release_segments();
+  const std::lock_guard turn(release_mutex_);
+  HeldLock lock(mutex_);
+  wait_for_users(lock);
+  release_segments(lock);
 }
 
-void DeviceCache::release_segments() {
+// The segments that are free, stream by stream, out of their caches.
+std::vector<Block*> DeviceCache::take_segments() {
+  std::vector<Block*> segments;
   for (const auto& [id, cache] : caches_) {
     join_recent(*cache);
-    std::vector<Block*> segments;
     for (Block* block = cache->small.whole_segments(); block != nullptr; block = block->next) segments.push_back(block);
     for (Block* block : cache->large) {
       if (!block->is_split()) segments.push_back(block);
     }
-    if (segments.empty()) continue;
-    cache->stream.synchronize();  // its last users may still run, and the device frees at once
-    for (Block* block : segments) release_segment(block);
   }
+  for (Block* block : segments) leave(block);
+  return segments;
+}
+
+// The last users of a segment may still run, and the device frees at once: their stream is waited for. Where that fails its
+// segments are kept, and the failure is thrown in the end.
+void DeviceCache::release_segments(HeldLock& lock) {
+  const std::vector<Block*> segments = take_segments();
+  std::unordered_map<const StreamCache*, bool> is_done;
+  FirstFailure failure;
+  lock.unlock();
+  for (const Block* block : segments) {
+    const auto [entry, is_new] = is_done.try_emplace(block->cache, false);
+    if (is_new) entry->second = failure.attempt([&] { block->cache->stream.synchronize(); });
+  }
+  lock.lock();
+  for (Block* block : segments) {
+    if (is_done.at(block->cache)) {
+      failure.attempt([&] { release_segment(block); });
+    } else {
+      enter(block);
+    }
+  }
+  failure.rethrow();
 }
 
 void DeviceCache::release_segment(Block* block) {
-  ACL_CALL(aclrtFree, block->address);
-  leave(block);
+  const aclError code = ACL_FN(aclrtFree)(block->address);
   ++stats_.num_device_free;
   decrease(stats_.segment, block->is_small, 1);
   decrease(stats_.reserved_bytes, block->is_small, block->size);
   if (is_oversize(*block)) stats_.oversize_segments.decrease(1);
   delete_block(block);
+  acl::check(code, "aclrtFree");  // a damaged segment is gone all the same
 }
 
 Block* DeviceCache::new_block() {
@@ -348,8 +417,8 @@ void DeviceCache::out_of_memory(size_t bytes) {
   TORCH_CHECK_WITH(
       OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", format_size(bytes), ". NPU ", int{device_},
       " has a total capacity of ", format_size(total), " of which ", format_size(free), " is free.", limit,
-      " Of the memory of this process ", format_size(allocated), " is allocated by PyTorch, and ",
-      format_size(reserved - allocated),
+      refusal_.empty() ? "" : " The device says: ", refusal_, refusal_.empty() ? "" : ".", " Of the memory of this process ",
+      format_size(allocated), " is allocated by PyTorch, and ", format_size(reserved - allocated),
       " is reserved by PyTorch but unallocated. If that is much, PYTORCH_NPU_ALLOC_CONF=max_split_size_mb:<n> may help "
       "against fragmentation.");
 }

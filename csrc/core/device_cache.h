@@ -1,7 +1,7 @@
 // The cached memory of one device: what allocator.h promises, device by device.
 //
-// Thread-safe, by one lock. The lock is held while the device is asked for memory and, before segments go back to it, while the
-// streams that used them are waited for.
+// Thread-safe, by one lock, which is held while the device is asked for memory but not while streams are waited for: who finds
+// what it needs in the cache never waits for another's stream.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -51,6 +51,7 @@ class DeviceCache {
   double fraction() const;
 
  private:
+  using HeldLock = std::unique_lock<Lock>;
   struct Pending {
     PooledEvent* event;
     Block* block;
@@ -63,7 +64,7 @@ class DeviceCache {
 
   StreamCache& cache_of(c10::StreamId id);
   Block* find_free(StreamCache& cache, size_t size, bool is_small);
-  Block* grow(StreamCache& cache, size_t size, bool is_small);
+  Block* grow(HeldLock& lock, StreamCache& cache, size_t size, bool is_small);
   void* ask_device(size_t bytes);
   void cut(Block* block, size_t size);
 
@@ -75,10 +76,12 @@ class DeviceCache {
   void leave(Block* block);
 
   void record_users(Block* block);
-  void collect_reached(bool wait);
+  void collect_reached();
+  void wait_for_users(HeldLock& lock);
   void user_is_done(Block* block);
 
-  void release_segments();
+  std::vector<Block*> take_segments();
+  void release_segments(HeldLock& lock);
   void release_segment(Block* block);
 
   Block* new_block();
@@ -86,7 +89,8 @@ class DeviceCache {
   [[noreturn]] void out_of_memory(size_t bytes);
 
   const c10::DeviceIndex device_;
-  mutable Lock mutex_;
+  std::mutex release_mutex_;  // one thread at a time waits for streams and releases; taken before the next one
+  mutable Lock mutex_;        // guards the following
   CacheSettings settings_;
   StreamCache* newest_cache_ = nullptr;  // that of the last allocation
   std::unordered_map<c10::StreamId, std::unique_ptr<StreamCache>> caches_;
@@ -95,6 +99,7 @@ class DeviceCache {
   Block* unused_blocks_ = nullptr;  // objects, not memory
   double fraction_ = 1;
   size_t allowed_ = SIZE_MAX;  // bytes that may be reserved
+  std::string refusal_;        // why the device gave no memory when it was last asked in vain
   c10::CachingDeviceAllocator::DeviceStats stats_;
 };
 

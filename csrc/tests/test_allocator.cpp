@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <future>
 #include <list>
 #include <optional>
 #include <random>
@@ -136,8 +137,8 @@ TEST_F(AllocatorTest, RunningOutIsReportedWithNumbersAndLeavesTheAllocatorUsable
     FAIL() << "400 MiB fitted on a device of 256 MiB";
   } catch (const c10::OutOfMemoryError& error) {
     const std::string text = error.what();
-    for (const char* part :
-         {"NPU out of memory. Tried to allocate 400.00 MiB", "total capacity of 256.00 MiB", "50.00 MiB is allocated"})
+    for (const char* part : {"NPU out of memory. Tried to allocate 400.00 MiB", "total capacity of 256.00 MiB",
+                             "50.00 MiB is allocated", "The device says: aclrtMalloc: cannot allocate"})
       EXPECT_NE(text.find(part), std::string::npos) << text;
   }
   EXPECT_EQ(stats().num_ooms, 1);
@@ -150,6 +151,26 @@ TEST_F(AllocatorTest, CachedMemoryIsGivenBackBeforeAnAllocationFails) {
   const at::DataPtr pointer = allocate(200 * kMiB);
   EXPECT_EQ(stats().num_alloc_retries, 1);
   EXPECT_EQ(stats().num_ooms, 0);
+}
+
+TEST_F(AllocatorTest, ARequestThatNoDeviceCouldMeetIsCountedAsRunningOut) {
+  EXPECT_THROW(allocate(size_t{1} << 62), c10::OutOfMemoryError);
+  EXPECT_EQ(stats().num_ooms, 1);
+}
+
+TEST_F(AllocatorTest, WhoFindsMemoryInTheCacheDoesNotWaitForAnothersStream) {
+  const NPUStream held = getNPUStreamFromPool();
+  allocate(kKiB).clear();
+  void* const cached = allocate_on(held, kKiB).get();
+  Gate gate(held);
+  std::thread emptier([] { getNPUAllocator()->emptyCache(); });  // waits at the gate, with what is cached now in its hands
+  auto user = std::async(std::launch::async, [&] {
+    while (allocate_on(held, kKiB).get() == cached) std::this_thread::yield();
+  });
+  const bool is_free = user.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  gate.open();
+  emptier.join();
+  EXPECT_TRUE(is_free) << "an allocation waited for a stream that another thread waits for";
 }
 
 TEST_F(AllocatorTest, FractionLimitsWhatIsReserved) {
