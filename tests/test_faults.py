@@ -180,6 +180,7 @@ def test_the_walks_with_other_ways_to_launch(python, setting):
     assert "4 passed" in done.stdout
 
 
+@pytest.mark.full
 def test_a_failure_of_the_backward_pass_is_raised_by_backward(python):
     """On the thread of autograd it would end the process or hang it."""
     done = python(

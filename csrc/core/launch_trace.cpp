@@ -34,7 +34,10 @@ class StreamTrace {
   explicit StreamTrace(NPUStream stream) : stream_(stream) {
     ACL_CALL(aclrtMalloc, &counter_, sizeof(uint64_t), ACL_MEM_MALLOC_NORMAL_ONLY);
     const uint64_t zero = 0;
-    ACL_CALL(aclrtMemcpy, counter_, sizeof zero, &zero, sizeof zero, ACL_MEMCPY_HOST_TO_DEVICE);
+    const aclError code = ACL_FN(aclrtMemcpy)(counter_, sizeof zero, &zero, sizeof zero, ACL_MEMCPY_HOST_TO_DEVICE);
+    if (code == ACL_SUCCESS) return;
+    ACL_FN(aclrtFree)(counter_);
+    acl::fail(code, "aclrtMemcpy");
   }
 
   void add(Launch launch) {
