@@ -67,9 +67,9 @@ class Event(torch.Event):
 
     def record(self, stream=None):
         stream = current_stream() if stream is None else stream
-        super().record(stream)
         if self._clock is not None:
-            self._clock.record(stream)
+            self._clock.record(stream)  # first, so that who waits for this event has waited for its clock
+        super().record(stream)
 
     def elapsed_time(self, end_event):
         """Milliseconds from this event to a later one; both must have happened and been made with enable_timing=True."""
