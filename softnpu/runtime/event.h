@@ -40,7 +40,7 @@ class Event : public Slot {
   Status record(Stream& stream);
 
   // Holds `stream`'s later tasks until the newest mark is reached. Never blocks the caller. An event that was never recorded
-  // counts as reached.
+  // counts as reached. Where a task before the mark failed, and nobody was told yet, `stream` fails with it.
   Status wait(Stream& stream, std::chrono::seconds timeout);
 
   // Forgets the mark: the event is as if never recorded. Streams that wait already keep waiting for the old mark.

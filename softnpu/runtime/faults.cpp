@@ -1,5 +1,6 @@
 #include "runtime/faults.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
