@@ -91,6 +91,28 @@ void run_kernel(Executor& executor) {
   }
 }
 
+// Where red zones are on: whether the kernel wrote beside one of its tensors.
+aclError check_zones(const Executor& executor, char* message) {
+  char damage[SOFTNPU_TASK_MESSAGE];
+  for (const TensorView& view : executor.views) {
+    if (view.dtype == ACL_DT_UNDEFINED || view.data == nullptr) continue;
+    const aclError code = driver()->check_zones(view.data, damage);
+    if (code == ACL_SUCCESS) continue;
+    const std::string reason = text(executor.operation->task.name, "(", describe_arguments(executor), "): ", damage);
+    std::strncpy(message, reason.c_str(), SOFTNPU_TASK_MESSAGE - 1)[SOFTNPU_TASK_MESSAGE - 1] = '\0';
+    return code;
+  }
+  return ACL_SUCCESS;
+}
+
+// The outcome of a task whose kernel succeeded.
+aclError check_afterwards(const Executor& executor, char* message) {
+  static const bool has_zones = driver()->check_zones != nullptr;
+  if (has_zones) [[unlikely]]
+    return check_zones(executor, message);
+  return ACL_SUCCESS;
+}
+
 aclnnStatus finish_sync(Executor* executor, aclrtStream stream) {
   aclnnStatus code = aclrtSynchronizeStream(stream);
   if (code == ACL_SUCCESS) {
@@ -160,10 +182,10 @@ aclError run_task(void* payload, char* message) {
   try {
     if (operation.engine != nullptr &&
         operation.engine(executor.views.data(), int(executor.views.size()), executor.scalars.data())) {
-      return ACL_SUCCESS;
+      return check_afterwards(executor, message);
     }
     run_kernel(executor);
-    return ACL_SUCCESS;
+    return check_afterwards(executor, message);
   } catch (const std::exception& error) {
     const std::string reason = text(operation.task.name, "(", describe_arguments(executor), "): ", plain_message(error));
     std::strncpy(message, reason.c_str(), SOFTNPU_TASK_MESSAGE - 1)[SOFTNPU_TASK_MESSAGE - 1] = '\0';

@@ -5,6 +5,7 @@
 
 #include "runtime/entry.h"
 #include "runtime/faults.h"
+#include "runtime/options.h"
 #include "runtime/softnpu.h"
 
 namespace softnpu {
@@ -33,9 +34,22 @@ Status faults(std::string_view arguments, std::string& reply) {
   return {};
 }
 
+Status show_memory_checks(std::string_view, std::string& reply) {
+  const MemoryCheck& checks = options().memory_check;
+  const auto add = [&](bool is_on, const char* name) {
+    if (is_on) reply += text(reply.empty() ? "" : ",", name);
+  };
+  add(checks.red_zones, "redzone");
+  add(checks.poison, "poison");
+  add(checks.guard_pages, "guard");
+  if (reply.empty()) reply = "none";
+  return {};
+}
+
 constexpr Command kCommands[] = {
     {"check-memory", "fails if a red zone is damaged (SOFTNPU_MEMORY_CHECK=redzone)", check_memory},
     {"faults", "RULES makes calls fail or start late, off ends that; without arguments what was counted since", faults},
+    {"memory-checks", "what SOFTNPU_MEMORY_CHECK switched on, as it is written there", show_memory_checks},
     {"help", "the commands, one per line", help},
 };
 

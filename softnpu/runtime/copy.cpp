@@ -8,6 +8,7 @@
 #include "runtime/faults.h"
 #include "runtime/host_probe.h"
 #include "runtime/process.h"
+#include "runtime/running_task.h"
 #include "runtime/thread_state.h"
 
 namespace softnpu {
@@ -45,6 +46,10 @@ constexpr SoftnpuTaskKind kCopyKind = {.name = "aclrtMemcpyAsync",
                                        .release = [](void* payload) { delete[] static_cast<CopyTask*>(payload)->staged; },
                                        .ready = nullptr,
                                        .flags = 0};
+
+// For copies that run in the calling thread, outside of any stream.
+constexpr SoftnpuTaskKind kCopyNowKind = {
+    .name = "aclrtMemcpy", .run = nullptr, .release = nullptr, .ready = nullptr, .flags = 0};
 
 struct FillTask {
   void* destination;
@@ -144,6 +149,7 @@ Result<CheckedCopy> check_copy(const CopyShape& shape) {
 
 Status copy_now(const CheckedCopy& copy) {
   SOFTNPU_RETURN_IF_ERROR(Faults::at_call(FaultPoint::kCopy));
+  const RunningTask running(kCopyNowKind);
   return move_rows(nullptr, copy.shape);
 }
 
@@ -190,6 +196,7 @@ Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stre
   if (kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
     const size_t span = span_of(task.shape.source_pitch, task.shape.width, task.shape.height);
     staged.reset(new std::byte[span]);
+    const RunningTask running(kCopyKind);
     std::memcpy(staged.get(), task.shape.source, span);
     task.shape.source = task.staged = staged.get();
     waits = false;

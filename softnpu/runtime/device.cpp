@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "runtime/fault_report.h"
 #include "runtime/log.h"
 #include "runtime/options.h"
 #include "runtime/process.h"
@@ -55,6 +56,7 @@ Status Device::open_heap() {
   if (!opened.ok()) return opened.take_status();
   heap_ = std::move(opened.value());
   heap_pointer_.store(heap_.get(), std::memory_order_release);
+  install_fault_report();
   SOFTNPU_LOG_EVENT("device ", number_, " opened with ", heap_->capacity(), " bytes");
   return {};
 }

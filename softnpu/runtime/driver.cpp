@@ -1,9 +1,12 @@
 #include "runtime/driver.h"
 
+#include <cstdio>
+
 #include "runtime/arena.h"
 #include "runtime/copy.h"
 #include "runtime/entry.h"
 #include "runtime/faults.h"
+#include "runtime/options.h"
 
 namespace softnpu {
 namespace {
@@ -52,6 +55,18 @@ void raise_overflow(aclrtStream handle) {
   stream->device().overflowed.store(true, std::memory_order_release);
 }
 
+aclError check_zones(const void* kernel_address, char* message) {
+  const Arena::Range range = Arena::device_range();
+  const uintptr_t address = reinterpret_cast<uintptr_t>(kernel_address) - static_cast<uintptr_t>(range.kernel_offset);
+  const auto* pointer = reinterpret_cast<const void*>(address);
+  if (!Arena::contains(pointer) || !device_is_visible(Arena::device_of(pointer))) return ACL_SUCCESS;
+  Heap* heap = device_at(Arena::device_of(pointer)).heap();
+  if (heap == nullptr) return ACL_SUCCESS;
+  const Status status = heap->check_red_zones_of(pointer);
+  if (!status.ok()) std::snprintf(message, SOFTNPU_TASK_MESSAGE, "%s", status.message().c_str());
+  return status.code();
+}
+
 }  // namespace
 }  // namespace softnpu
 
@@ -70,7 +85,8 @@ const SoftnpuDriver* softnpuDriver(uint32_t version) {
                              .alias = softnpu::alias,
                              .find_allocation = softnpu::find_allocation,
                              .fail = softnpu::fail,
-                             .raise_overflow = softnpu::raise_overflow};
+                             .raise_overflow = softnpu::raise_overflow,
+                             .check_zones = softnpu::options().memory_check.red_zones ? softnpu::check_zones : nullptr};
   }();
   return driver;
 }

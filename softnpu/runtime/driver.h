@@ -64,6 +64,10 @@ typedef struct SoftnpuDriver {
 
   /* Sets the overflow flag that aclrtGetOverflowStatus reads on the device of `stream`. */
   void (*raise_overflow)(aclrtStream stream);
+
+  /* Null unless red zones are on. Fails, with a sentence in `message`, if the red zone of the live allocation at this kernel
+   * address is damaged; each damage once. Other addresses are fine. For tasks that have just run. */
+  aclError (*check_zones)(const void* kernel_address, char* message);
 } SoftnpuDriver;
 
 /* The driver, or null where `version` is not the one this library has. */

@@ -173,6 +173,34 @@ std::optional<Allocation> Heap::find(const void* pointer) const {
   return Allocation{address(place.base), place.bytes};
 }
 
+MemoryInfo Heap::inspect(const void* pointer) const {
+  const size_t offset = offset_of(pointer);
+  if (offset >= span_.bytes) return {};
+  Place place = locate(offset);
+  const bool inside = place.state == MemoryState::kLive && offset - place.base < place.bytes;
+  if (place.state == MemoryState::kFreed) return {MemoryState::kFreed, {}};
+  if (const size_t page = (offset >> kPageShift) + 1; !inside && page < page_count_) {
+    // In the guard page between two blocks, or before the first one.
+    const Place next = locate(page << kPageShift);
+    const size_t distance = offset < place.base ? place.base - offset : offset - (place.base + place.bytes);
+    const bool is_nearer = place.state == MemoryState::kNever || next.base - offset < distance;
+    if (next.state == MemoryState::kLive && next.base > offset && is_nearer) place = next;
+  }
+  if (place.state != MemoryState::kLive) return {};
+  return {MemoryState::kLive, {address(place.base), place.bytes}};
+}
+
+Status Heap::check_red_zones_of(const void* pointer) {
+  const size_t offset = offset_of(pointer);
+  if (!options_.red_zones || offset >= span_.bytes) return {};
+  std::lock_guard lock(mutex_);
+  const Place place = locate(offset);
+  if (place.state != Place::State::kLive || offset - place.base >= place.bytes) return {};
+  Status damage = check_zones(place);
+  if (!damage.ok()) SOFTNPU_RETURN_IF_ERROR(fill_zones(place));
+  return damage;
+}
+
 void Heap::release_all() {
   std::lock_guard lock(mutex_);
   visit_live([&](const Place& place) { withdraw(place); });

@@ -44,6 +44,14 @@ struct Allocation {
   size_t bytes = 0;
 };
 
+enum class MemoryState { kNever, kFreed, kLive };
+
+// What lies at an address. The allocation is that of kLive; the address may lie outside, in a red zone or a guard page.
+struct MemoryInfo {
+  MemoryState state = MemoryState::kNever;
+  Allocation allocation;
+};
+
 // Thread-safe. What it holds is charged to the ledger in whole slabs and page runs.
 class Heap {
  public:
@@ -72,8 +80,14 @@ class Heap {
   // The live block that contains `pointer`.
   std::optional<Allocation> find(const void* pointer) const;
 
+  // The block that contains `pointer` or is nearest to it, for reports of faults. Lock-free, fit for signal handlers.
+  MemoryInfo inspect(const void* pointer) const;
+
   // Checks the red zones of all live blocks and describes the first damage, as free() does. Ok without red zones.
   Status check_red_zones();
+
+  // Checks those of the live block that contains `pointer`, if there is one. Damage is mended, so that it is reported once.
+  Status check_red_zones_of(const void* pointer);
 
   // Frees everything; every address reads as freed afterwards.
   void release_all();
@@ -123,7 +137,7 @@ class Heap {
 
   // What the heap knows about one address. Offsets count from the heap's first byte.
   struct Place {
-    enum class State { kNever, kFreed, kLive };
+    using State = MemoryState;
     State state = State::kNever;
     bool in_slab = false;
     uint32_t page = 0;  // the slab, or the first page of the run
@@ -152,6 +166,7 @@ class Heap {
   void withdraw(const Place& place);
   Status prepare_fresh(const Place& place);
   Status retire_used(const Place& place);
+  Status fill_zones(const Place& place);
   Status check_zones(const Place& place);
   Status check_zone(const Place& place, size_t begin, size_t end);
   void visit_live(const std::function<void(const Place&)>& visit) const;

@@ -44,12 +44,7 @@ Status Heap::prepare_fresh(const Place& place) {
     SOFTNPU_RETURN_IF_ERROR(engine_.set_access(address(place.begin), place.end - place.begin, true));
   }
   void* const base = engine_.alias(address(place.base));
-  if (options_.red_zones) {
-    void* const front = engine_.alias(address(place.base - front_zone_));
-    void* const back = engine_.alias(address(place.base + place.bytes));
-    SOFTNPU_RETURN_IF_ERROR(engine_.fill(nullptr, front, kZoneByte, front_zone_));
-    SOFTNPU_RETURN_IF_ERROR(engine_.fill(nullptr, back, kZoneByte, place.end - place.base - place.bytes));
-  }
+  if (options_.red_zones) SOFTNPU_RETURN_IF_ERROR(fill_zones(place));
   return options_.poison ? engine_.fill(nullptr, base, kFreshByte, place.bytes) : Status();
 }
 
@@ -64,6 +59,13 @@ Status Heap::retire_used(const Place& place) {
     if (damage.ok()) damage = std::move(status);
   }
   return damage;
+}
+
+Status Heap::fill_zones(const Place& place) {
+  void* const front = engine_.alias(address(place.base - front_zone_));
+  void* const back = engine_.alias(address(place.base + place.bytes));
+  SOFTNPU_RETURN_IF_ERROR(engine_.fill(nullptr, front, kZoneByte, front_zone_));
+  return engine_.fill(nullptr, back, kZoneByte, place.end - place.base - place.bytes);
 }
 
 Status Heap::check_zones(const Place& place) {

@@ -190,6 +190,10 @@ constexpr std::array kSettings = {
               return true;
             },
             [](const Options&) { return std::string("none"); }},
+    Setting{{"SOFTNPU_FAULT_REPORT", "0 or 1", "1",
+             "1: a SIGSEGV or SIGBUS that device memory causes is explained by a line on stderr before it takes its course"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.fault_report); },
+            [](const Options& o) { return text(o.fault_report); }},
     Setting{{"SOFTNPU_LEDGER_DIR", "a folder", "/dev/shm", "where the account of device memory of all processes of a user lies"},
             [](std::string_view value, Options& o) { return parse_folder(value, o.ledger_dir); },
             [](const Options& o) { return o.ledger_dir; }},

@@ -40,6 +40,7 @@ struct Options {
   LaunchMode launch = LaunchMode::kHybrid;
   MemoryCheck memory_check;
   std::string faults;  // rules of faults.h; empty: none
+  bool fault_report = true;
   std::string ledger_dir = "/dev/shm";
   LogLevel log_level = LogLevel::kError;
   bool log_to_stdout = false;

@@ -14,6 +14,7 @@
 
 #include "runtime/log.h"
 #include "runtime/options.h"
+#include "runtime/running_task.h"
 
 namespace softnpu {
 namespace {
@@ -163,6 +164,8 @@ Status TaskQueue::submit_wait(QueueMark mark, std::chrono::seconds timeout, Wait
 void TaskQueue::run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket) {
   char message[SOFTNPU_TASK_MESSAGE];
   message[0] = '\0';
+  running_kind_.store(&kind, std::memory_order_relaxed);
+  const RunningTask running(kind);
   const aclError code = kind.run(payload, message);
   if (code != ACL_SUCCESS) [[unlikely]]
     fail(kind, ticket, code, message);
@@ -314,7 +317,10 @@ Status TaskQueue::start_worker() {
   sigset_t all;
   sigset_t previous;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);  // signals belong to the client's threads
+  // Signals belong to the client's threads, but the faults of a task to the thread that runs it: blocked, they would end the
+  // process past every handler.
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
   Status status;
   g_workers.fetch_add(1, std::memory_order_seq_cst);
   try {

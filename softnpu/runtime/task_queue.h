@@ -74,6 +74,8 @@ class TaskQueue {
   bool idle() const { return reached(submitted()); }
   // Whether a task runs at this moment (a snapshot, for statistics).
   bool busy() const { return running_.load(std::memory_order_relaxed) && !idle(); }
+  // The kind of the task that runs at this moment, or null (a guess, for reports of faults; fit for signal handlers).
+  const SoftnpuTaskKind* running_kind() const { return busy() ? running_kind_.load(std::memory_order_relaxed) : nullptr; }
 
   // Returns when `ticket` is reached (true) or `deadline` passes (false). Helps if there is no deadline. At process exit it does
   // not wait for tasks that only a worker may run.
@@ -160,6 +162,7 @@ class TaskQueue {
 
   // Written by the runner with every task.
   alignas(64) std::atomic<Ticket> head_{0};
+  std::atomic<const SoftnpuTaskKind*> running_kind_{nullptr};
 
   // Seldom written, often read.
   alignas(64) std::atomic<bool> running_{false};
