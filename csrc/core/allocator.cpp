@@ -7,6 +7,7 @@
 #include "acl/symbol.h"
 #include "core/device_cache.h"
 #include "core/options.h"
+#include "core/uncached_memory.h"
 
 namespace torch_npu {
 namespace {
@@ -43,10 +44,18 @@ DeviceCache& cache_of(c10::DeviceIndex device) {
   return cache != nullptr ? *cache : make_cache(device);
 }
 
-void report_to_profiler(DeviceCache& cache, void* address, int64_t bytes, c10::DeviceIndex device) {
+// Calls `action` with what manages the memory of `device`.
+template <typename Action>
+auto with_memory_of(c10::DeviceIndex device, Action&& action) {
+  if (UncachedMemory::is_in_use()) return action(UncachedMemory::of(device));
+  return action(cache_of(device));
+}
+
+template <typename Memory>
+void report_to_profiler(Memory& memory, void* address, int64_t bytes, c10::DeviceIndex device) {
   if (!c10::memoryProfilingEnabled()) [[likely]]
     return;
-  const auto [allocated, reserved] = cache.usage();
+  const auto [allocated, reserved] = memory.usage();
   c10::reportMemoryUsageToProfiler(address, bytes, allocated, reserved, npu_device(device));
 }
 
@@ -61,10 +70,30 @@ void free_memory(void* context) {
   report_to_profiler(stream.device, address, -bytes, stream.stream.device_index());
 }
 
+void free_uncached_memory(void* context) {
+  if (is_in_bad_fork()) return;
+  auto* piece = static_cast<UncachedMemory::Piece*>(context);
+  const c10::DeviceIndex device = piece->stream.device_index();
+  void* const address = piece->address;
+  const auto bytes = static_cast<int64_t>(piece->size);
+  UncachedMemory& memory = UncachedMemory::of(device);
+  memory.free(piece);
+  report_to_profiler(memory, address, -bytes, device);
+}
+
+at::DataPtr allocate_uncached_memory(size_t bytes, c10::DeviceIndex device, c10::StreamId stream) {
+  UncachedMemory& memory = UncachedMemory::of(device);
+  UncachedMemory::Piece* piece = memory.allocate(bytes, stream);
+  report_to_profiler(memory, piece->address, static_cast<int64_t>(piece->size), device);
+  return {piece->address, piece, &free_uncached_memory, npu_device(device)};
+}
+
 struct Allocator final : c10::DeviceAllocator {
   at::DataPtr allocate(size_t bytes) override { return allocate_memory(bytes); }
 
-  bool is_simple_data_ptr(const at::DataPtr& pointer) const override { return pointer.get_deleter() == &free_memory; }
+  bool is_simple_data_ptr(const at::DataPtr& pointer) const override {
+    return pointer.get_deleter() == &free_memory || pointer.get_deleter() == &free_uncached_memory;
+  }
 
   void copy_data(void* destination, const void* source, size_t count) const override {
     if (count == 0) return;
@@ -78,6 +107,7 @@ struct Allocator final : c10::DeviceAllocator {
     if (is_in_bad_fork()) return;
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
       if (DeviceCache* cache = find_cache(device)) cache->release_cached();
+      if (has_context(device) && UncachedMemory::is_in_use()) UncachedMemory::of(device).release_cached();
     }
   }
 
@@ -86,10 +116,14 @@ struct Allocator final : c10::DeviceAllocator {
   }
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
-    return cache_of(checked_device(device)).stats();
+    return with_memory_of(checked_device(device), [](auto& memory) { return memory.stats(); });
   }
-  void resetAccumulatedStats(c10::DeviceIndex device) override { cache_of(checked_device(device)).reset_accumulated_stats(); }
-  void resetPeakStats(c10::DeviceIndex device) override { cache_of(checked_device(device)).reset_peak_stats(); }
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    with_memory_of(checked_device(device), [](auto& memory) { memory.reset_accumulated_stats(); });
+  }
+  void resetPeakStats(c10::DeviceIndex device) override {
+    with_memory_of(checked_device(device), [](auto& memory) { memory.reset_peak_stats(); });
+  }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override { return device_memory(device); }
 };
 
@@ -109,23 +143,36 @@ at::DataPtr allocate_memory(size_t bytes) {
   const detail::ThreadState& state = detail::thread_state;
   const c10::DeviceIndex device = state.current_device;
   if (bytes == 0) return {nullptr, nullptr, &free_memory, npu_device(device)};
-  DeviceCache& cache = cache_of(device);
-  Block* block = cache.allocate(bytes, state.current_streams[static_cast<size_t>(device)]);
-  report_to_profiler(cache, block->address, static_cast<int64_t>(block->size), device);
+  const c10::StreamId stream = state.current_streams[static_cast<size_t>(device)];
+  DeviceCache* cache = find_cache(device);
+  if (cache == nullptr) [[unlikely]] {
+    if (UncachedMemory::is_in_use()) return allocate_uncached_memory(bytes, device, stream);
+    cache = &make_cache(device);
+  }
+  Block* block = cache->allocate(bytes, stream);
+  report_to_profiler(*cache, block->address, static_cast<int64_t>(block->size), device);
   return {block->address, block, &free_memory, npu_device(device)};
 }
 
 void recordStream(const at::DataPtr& pointer, NPUStream stream) {
-  if (pointer.get_deleter() != &free_memory || pointer.get_context() == nullptr) return;
+  if (pointer.get_context() == nullptr) return;
+  if (pointer.get_deleter() == &free_uncached_memory) {
+    auto* piece = static_cast<UncachedMemory::Piece*>(pointer.get_context());
+    UncachedMemory::of(piece->stream.device_index()).record_stream(piece, stream);
+    return;
+  }
+  if (pointer.get_deleter() != &free_memory) return;
   auto* block = static_cast<Block*>(pointer.get_context());
   block->cache->device.record_stream(block, stream);
 }
 
 void set_memory_fraction(double fraction, c10::DeviceIndex device) {
   TORCH_CHECK_VALUE(fraction >= 0 && fraction <= 1, "the memory fraction must be from 0 to 1, but is ", fraction);
-  cache_of(checked_device(device)).set_fraction(fraction);
+  with_memory_of(checked_device(device), [&](auto& memory) { memory.set_fraction(fraction); });
 }
 
-double memory_fraction(c10::DeviceIndex device) { return cache_of(checked_device(device)).fraction(); }
+double memory_fraction(c10::DeviceIndex device) {
+  return with_memory_of(checked_device(device), [](auto& memory) { return memory.fraction(); });
+}
 
 }  // namespace torch_npu

@@ -6,6 +6,8 @@
 // 2 MiB, up to 10 MiB from segments of 20 MiB, larger ones from their own, rounded to 2 MiB. Free neighbours merge. A segment
 // goes back to the device in emptyCache() or before an allocation would fail.
 //
+// With PYTORCH_NO_NPU_MEMORY_CACHING=1, and while the device checks memory, there is no cache: see uncached_memory.h.
+//
 // Thread-safe. Freeing is safe at exit and in a child of fork(). Running out is c10::OutOfMemoryError; the allocator stays
 // usable.
 #pragma once

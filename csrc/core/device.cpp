@@ -8,6 +8,7 @@
 
 #include "acl/library.h"
 #include "acl/symbol.h"
+#include "core/uncached_memory.h"
 
 namespace torch_npu {
 
@@ -139,6 +140,7 @@ void synchronize_device(c10::DeviceIndex index) {
   if (!has_context(device)) return;
   const BoundDevice bound(device);
   ACL_CALL(aclrtSynchronizeDevice);
+  after_synchronize();
 }
 
 DeviceProperties device_properties(c10::DeviceIndex index) {

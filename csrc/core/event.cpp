@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "acl/symbol.h"
+#include "core/uncached_memory.h"
 
 namespace torch_npu {
 namespace {
@@ -72,6 +73,7 @@ bool event_reached(const PooledEvent& event) {
 void synchronize_event(const PooledEvent& event) {
   const BoundDevice bound(event.device);
   ACL_CALL(aclrtSynchronizeEvent, event.handle);
+  after_synchronize();
 }
 
 double elapsed_ms(const PooledEvent& start, const PooledEvent& end) {

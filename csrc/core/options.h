@@ -19,6 +19,7 @@ struct Options {
   std::string cann_home;         // ASCEND_HOME_PATH, else ASCEND_TOOLKIT_HOME
   std::string custom_op_path;    // ASCEND_CUSTOM_OPP_PATH
   std::string allocator;         // PYTORCH_NPU_ALLOC_CONF
+  bool no_caching = false;       // PYTORCH_NO_NPU_MEMORY_CACHING
   bool launch_blocking = false;  // ASCEND_LAUNCH_BLOCKING=1 or TASK_QUEUE_ENABLE=0
   bool debug = false;            // TORCH_NPU_DEBUG
   bool strict_fallback = false;  // TORCH_NPU_STRICT_FALLBACK; only the initial value of the switch in aten/fallback.h

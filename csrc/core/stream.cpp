@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "acl/symbol.h"
+#include "core/uncached_memory.h"
 
 namespace torch_npu {
 namespace {
@@ -115,6 +116,7 @@ bool NPUStream::query() const {
 void NPUStream::synchronize() const {
   const BoundDevice bound(device_index());
   ACL_CALL(aclrtSynchronizeStream, stream());
+  after_synchronize();
 }
 
 NPUStream getDefaultNPUStream(c10::DeviceIndex device) { return NPUStream(checked_device(device), 0); }

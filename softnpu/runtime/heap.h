@@ -27,7 +27,8 @@ namespace softnpu {
 
 // Ways to find programs that write where they should not. Each costs time and memory.
 struct HeapOptions {
-  // Bytes of a known pattern before and behind every block, checked when it is freed and by check_red_zones().
+  // Bytes of a known pattern before and behind every block, checked when it is freed, and by check_red_zones() and
+  // check_red_zones_of().
   bool red_zones = false;
   // Fresh memory reads as NaN in every float type (0xFF bytes), freed memory, up to 256 MiB of it, as 0xDB bytes.
   bool poison = false;

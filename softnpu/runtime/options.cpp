@@ -178,8 +178,8 @@ constexpr std::array kSettings = {
             },
             [](const Options& o) { return std::string(kLaunchNames[static_cast<int>(o.launch)]); }},
     Setting{{"SOFTNPU_MEMORY_CHECK", "none, or a list of redzone, poison, guard separated by commas", "none",
-             "redzone: patterns around allocations, checked at free; poison: fresh and freed memory is filled with patterns; "
-             "guard: inaccessible pages around allocations. For finding errors; slower"},
+             "redzone: patterns around allocations, checked after each operator and at free; poison: fresh and freed memory is "
+             "filled with patterns; guard: inaccessible pages around allocations. For finding errors; slower"},
             [](std::string_view value, Options& o) { return parse_memory_check(value, o.memory_check); },
             [](const Options&) { return std::string("none"); }},
     Setting{{"SOFTNPU_FAULTS", "rules separated by commas, such as malloc:3 or launch:every 7:507015; see checks.md", "none",

@@ -3,10 +3,8 @@
 //   const RunningTask running(kind);
 //   kind.run(payload, message);          // RunningTask::here() is &kind, in a signal handler of this thread too
 //
-// Costs three moves. Tasks nest: a host callback may launch a task that runs at once.
+// Costs two stores. Only a host callback can launch a task that runs at once, inside its own; it counts as no task afterwards.
 #pragma once
-
-#include <utility>
 
 #include "runtime/driver.h"
 
@@ -14,18 +12,16 @@ namespace softnpu {
 
 class RunningTask {
  public:
-  explicit RunningTask(const SoftnpuTaskKind& kind) : outer_(std::exchange(innermost_, &kind)) {}
-  ~RunningTask() { innermost_ = outer_; }
+  explicit RunningTask(const SoftnpuTaskKind& kind) { kind_ = &kind; }
+  ~RunningTask() { kind_ = nullptr; }
   RunningTask(const RunningTask&) = delete;
   RunningTask& operator=(const RunningTask&) = delete;
 
   // Null outside of tasks, and on threads that a kernel started.
-  static const SoftnpuTaskKind* here() { return innermost_; }
+  static const SoftnpuTaskKind* here() { return kind_; }
 
  private:
-  __attribute__((tls_model("initial-exec"))) static inline constinit thread_local const SoftnpuTaskKind* innermost_ = nullptr;
-
-  const SoftnpuTaskKind* const outer_;
+  __attribute__((tls_model("initial-exec"))) static inline constinit thread_local const SoftnpuTaskKind* kind_ = nullptr;
 };
 
 }  // namespace softnpu

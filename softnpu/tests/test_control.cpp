@@ -1,6 +1,7 @@
 // Commands of the software device: one test per sentence of runtime/softnpu.h.
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -25,6 +26,13 @@ TEST_F(ControlTest, HelpNamesEveryCommand) {
   char reply[4096];
   ASSERT_ACL(control_("help", reply, sizeof reply));
   EXPECT_NE(std::strstr(reply, "check-memory: "), nullptr) << reply;
+}
+
+TEST_F(ControlTest, MemoryChecksAreThoseOfTheEnvironment) {
+  const char* const setting = std::getenv("SOFTNPU_MEMORY_CHECK");
+  char reply[64];
+  ASSERT_ACL(control_("memory-checks", reply, sizeof reply));
+  EXPECT_STREQ(reply, setting == nullptr ? "none" : setting);
 }
 
 TEST_F(ControlTest, AnAnswerIsCutToFit) {

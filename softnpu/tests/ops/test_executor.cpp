@@ -134,5 +134,27 @@ TEST_F(Executors, ManyThreadsCallAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// In a process of its own, with red zones.
+class ChildZones : public Executors {};
+
+TEST_F(ChildZones, AnOperatorBesideDamageFailsWithItsNameOnce) {
+  auto* const end =
+      reinterpret_cast<uint8_t*>(reinterpret_cast<uintptr_t>(out.address()) + static_cast<uintptr_t>(driver()->alias_offset)) +
+      4 * sizeof(float);
+  ASSERT_ACL(CALL(aclnnAdd, stream, a, b, one, out));
+  ASSERT_ACL(aclrtSynchronizeStream(stream));
+  *end = 0x11;
+  ASSERT_ACL(CALL(aclnnAdd, stream, a, b, one, out));
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_TRAP_WRITE_OVERFLOW, aclrtSynchronizeStream(stream));
+  const std::string message = recent_error();
+  for (const char* part : {"aclnnAdd(self: float32[4]", "allocation of 16 bytes", "offset 16"}) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
+  ASSERT_ACL(CALL(aclnnAdd, stream, a, b, one, out));
+  EXPECT_EQ(out.read(stream), (Floats{11, 22, 33, 44}));
+}
+
+TEST_F(Executors, RedZonesAreCheckedAfterEachOperator) { EXPECT_CHILD_PASSES("ChildZones.*", {"SOFTNPU_MEMORY_CHECK=redzone"}); }
+
 }  // namespace
 }  // namespace softnpu::test

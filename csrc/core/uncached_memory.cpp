@@ -1,0 +1,283 @@
+#include "core/uncached_memory.h"
+
+#include <c10/core/AllocatorConfig.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include "acl/softnpu.h"
+#include "acl/symbol.h"
+#include "core/options.h"
+
+namespace torch_npu {
+
+constinit std::atomic<bool> detail::memory_is_uncached{false};
+
+namespace {
+
+using c10::CachingAllocator::format_size;
+using c10::CachingAllocator::StatArray;
+
+constexpr size_t kMostSmall = 1 << 20;
+constexpr size_t kMostBytes = size_t{1} << 60;
+
+constinit std::array<std::atomic<UncachedMemory*>, kMaxDevices> memories{};
+
+void increase(StatArray& stat, size_t bytes, size_t amount) {
+  stat[0].increase(amount);
+  stat[bytes <= kMostSmall ? 1 : 2].increase(amount);
+}
+
+void decrease(StatArray& stat, size_t bytes, size_t amount) {
+  stat[0].decrease(amount);
+  stat[bytes <= kMostSmall ? 1 : 2].decrease(amount);
+}
+
+template <typename Stats, typename Function>
+void for_each_array(Stats& stats, Function&& function) {
+  for (StatArray* array : {&stats.allocation, &stats.segment, &stats.active, &stats.allocated_bytes, &stats.reserved_bytes,
+                           &stats.active_bytes, &stats.requested_bytes}) {
+    for (auto& stat : *array) function(stat);
+  }
+}
+
+bool device_checks_memory() {
+  return acl::find_symbol("softnpuControl") != nullptr && acl::softnpu_control("memory-checks") != "none";
+}
+
+// synchronize_event() would come back here.
+void wait_for_event(const PooledEvent& event) {
+  const BoundDevice bound(event.device);
+  ACL_CALL(aclrtSynchronizeEvent, event.handle);
+}
+
+// What frees found out and nobody was told yet.
+class LateErrors {
+ public:
+  static LateErrors& get() {
+    static auto* const errors = [] {
+      std::atexit([] { get().print(); });
+      return new LateErrors;
+    }();
+    return *errors;
+  }
+
+  void add(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    text_ += (text_.empty() ? "" : "\n") + text;
+    any_.store(true, std::memory_order_relaxed);
+  }
+
+  void raise() {
+    if (!any_.load(std::memory_order_relaxed)) return;
+    const std::string text = take();
+    TORCH_CHECK(text.empty(), text);
+  }
+
+ private:
+  std::string take() {
+    const std::lock_guard lock(mutex_);
+    any_.store(false, std::memory_order_relaxed);
+    return std::exchange(text_, {});
+  }
+
+  void print() {
+    if (const std::string text = take(); !text.empty()) std::fprintf(stderr, "torch_npu: %s\n", text.c_str());
+  }
+
+  std::mutex mutex_;
+  std::string text_;
+  std::atomic<bool> any_{false};
+};
+
+}  // namespace
+
+bool UncachedMemory::is_in_use() {
+  static const bool in_use = options().no_caching || device_checks_memory();
+  return in_use;
+}
+
+// Leaked, as memory is freed until the end of the process.
+UncachedMemory& UncachedMemory::of(c10::DeviceIndex device) {
+  std::atomic<UncachedMemory*>& slot = memories[static_cast<size_t>(device)];
+  if (UncachedMemory* memory = slot.load(std::memory_order_acquire)) return *memory;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (UncachedMemory* memory = slot.load(std::memory_order_acquire)) return *memory;
+  LateErrors::get();
+  auto* memory = new UncachedMemory(device);
+  slot.store(memory, std::memory_order_release);
+  detail::memory_is_uncached.store(true, std::memory_order_relaxed);
+  return *memory;
+}
+
+UncachedMemory::Piece* UncachedMemory::allocate(size_t bytes, c10::StreamId id) {
+  TORCH_CHECK_WITH(OutOfMemoryError, bytes < kMostBytes, "NPU out of memory. Tried to allocate ", bytes,
+                   " bytes, which no device has.");
+  LateErrors::get().raise();
+  const std::lock_guard lock(mutex_);
+  collect_reached(/*wait=*/false);
+  void* address = ask_device(bytes);
+  if (address == nullptr) {
+    ++stats_.num_alloc_retries;
+    collect_reached(/*wait=*/true);
+    address = ask_device(bytes);
+  }
+  if (address == nullptr) out_of_memory(bytes);
+  for (StatArray* count : {&stats_.allocation, &stats_.segment, &stats_.active}) increase(*count, bytes, 1);
+  for (StatArray* sum : {&stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes, &stats_.requested_bytes}) {
+    increase(*sum, bytes, bytes);
+  }
+  return new Piece{address, bytes, NPUStream(device_, id)};
+}
+
+void UncachedMemory::free(Piece* piece) noexcept {
+  const std::lock_guard lock(mutex_);
+  decrease(stats_.allocation, piece->size, 1);
+  decrease(stats_.allocated_bytes, piece->size, piece->size);
+  try {
+    collect_reached(/*wait=*/false);
+    ++piece->pending_events;  // not to be given back while its streams are asked
+    wait_for(piece->stream, piece);
+    for (const NPUStream stream : piece->users) wait_for(stream, piece);
+    if (--piece->pending_events == 0) give_back(piece);
+  } catch (const std::exception&) {  // at exit: a device that cannot be asked may still be using the memory
+  }
+}
+
+void UncachedMemory::record_stream(Piece* piece, NPUStream stream) {
+  if (stream == piece->stream) return;
+  const std::lock_guard lock(mutex_);
+  if (std::find(piece->users.begin(), piece->users.end(), stream) == piece->users.end()) piece->users.push_back(stream);
+}
+
+void UncachedMemory::release_cached() {
+  const BoundDevice bound(device_);
+  const std::lock_guard lock(mutex_);
+  collect_reached(/*wait=*/true);
+}
+
+void UncachedMemory::collect() noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    collect_reached(/*wait=*/false);
+  } catch (const std::exception&) {  // what cannot be asked now is asked again
+  }
+}
+
+// Null if the device or the limit has no more; throws on any other failure.
+void* UncachedMemory::ask_device(size_t bytes) {
+  const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
+  if (bytes > allowed_ || reserved > allowed_ - bytes) return nullptr;
+  void* address = nullptr;
+  const aclError code = ACL_FN(aclrtMalloc)(&address, bytes, ACL_MEM_MALLOC_HUGE_FIRST);
+  if (acl::is_out_of_memory(code)) {
+    ACL_FN(aclGetRecentErrMsg)();  // not the next failure's
+    return nullptr;
+  }
+  acl::check(code, "aclrtMalloc");
+  ++stats_.num_device_alloc;
+  return address;
+}
+
+// Makes `piece` wait for what `stream` holds now.
+void UncachedMemory::wait_for(NPUStream stream, Piece* piece) {
+  PooledEvent* event = take_event(stream.device_index(), Timing::kOff);
+  record_event(*event, stream);
+  if (event_reached(*event)) {
+    return_event(event);
+    return;
+  }
+  pending_.push_back({event, piece});
+  ++piece->pending_events;
+}
+
+void UncachedMemory::collect_reached(bool wait) {
+  if (wait && !pending_.empty()) ++stats_.num_sync_all_streams;
+  for (size_t i = 0; i < pending_.size();) {
+    const Pending mark = pending_[i];
+    if (wait) wait_for_event(*mark.event);
+    if (!wait && !event_reached(*mark.event)) {
+      ++i;
+      continue;
+    }
+    pending_[i] = pending_.back();
+    pending_.pop_back();
+    return_event(mark.event);
+    if (--mark.piece->pending_events == 0) give_back(mark.piece);
+  }
+}
+
+void UncachedMemory::give_back(Piece* piece) noexcept {
+  const size_t bytes = piece->size;
+  const aclError code = ACL_FN(aclrtFree)(piece->address);
+  if (code != ACL_SUCCESS && code != ACL_ERROR_UNINITIALIZE) LateErrors::get().add(acl::describe(code, "aclrtFree"));
+  ++stats_.num_device_free;
+  decrease(stats_.segment, bytes, 1);
+  decrease(stats_.active, bytes, 1);
+  for (StatArray* sum : {&stats_.reserved_bytes, &stats_.active_bytes, &stats_.requested_bytes}) decrease(*sum, bytes, bytes);
+  delete piece;
+}
+
+void UncachedMemory::out_of_memory(size_t bytes) {
+  ++stats_.num_ooms;
+  const auto [free, total] = device_memory(device_);
+  const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
+  const auto allocated = static_cast<size_t>(stats_.allocated_bytes[0].current);
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), allocated, reserved, npu_device(device_));
+  const std::string limit =
+      allowed_ == SIZE_MAX ? std::string() : c10::str(" ", format_size(allowed_), " are allowed for this process.");
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", format_size(bytes), ". NPU ", int{device_},
+                   " has a total capacity of ", format_size(total), " of which ", format_size(free), " is free.", limit,
+                   " Of the memory of this process ", format_size(allocated), " is allocated by PyTorch, and ",
+                   format_size(reserved - allocated), " is reserved by PyTorch but unallocated. Memory is not cached.");
+}
+
+c10::CachingDeviceAllocator::DeviceStats UncachedMemory::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void UncachedMemory::reset_accumulated_stats() {
+  const std::lock_guard lock(mutex_);
+  for_each_array(stats_, [](auto& stat) { stat.reset_accumulated(); });
+  stats_.num_alloc_retries = 0;
+  stats_.num_ooms = 0;
+  stats_.num_sync_all_streams = 0;
+  stats_.num_device_alloc = 0;
+  stats_.num_device_free = 0;
+}
+
+void UncachedMemory::reset_peak_stats() {
+  const std::lock_guard lock(mutex_);
+  for_each_array(stats_, [](auto& stat) { stat.reset_peak(); });
+}
+
+std::pair<size_t, size_t> UncachedMemory::usage() const {
+  const std::lock_guard lock(mutex_);
+  return {static_cast<size_t>(stats_.allocated_bytes[0].current), static_cast<size_t>(stats_.reserved_bytes[0].current)};
+}
+
+void UncachedMemory::set_fraction(double fraction) {
+  const size_t total = device_memory(device_).second;
+  const std::lock_guard lock(mutex_);
+  fraction_ = fraction;
+  allowed_ = fraction < 1 ? static_cast<size_t>(fraction * static_cast<double>(total)) : SIZE_MAX;
+}
+
+double UncachedMemory::fraction() const {
+  const std::lock_guard lock(mutex_);
+  return fraction_;
+}
+
+void detail::settle_uncached_memory() {
+  for (std::atomic<UncachedMemory*>& slot : memories) {
+    if (UncachedMemory* memory = slot.load(std::memory_order_acquire)) memory->collect();
+  }
+  LateErrors::get().raise();
+}
+
+}  // namespace torch_npu
