@@ -1,7 +1,6 @@
 // Commands of the software device: one test per sentence of runtime/softnpu.h.
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -28,11 +27,23 @@ TEST_F(ControlTest, HelpNamesEveryCommand) {
   EXPECT_NE(std::strstr(reply, "check-memory: "), nullptr) << reply;
 }
 
-TEST_F(ControlTest, MemoryChecksAreThoseOfTheEnvironment) {
-  const char* const setting = std::getenv("SOFTNPU_MEMORY_CHECK");
+class ChildMemoryChecks : public ControlTest {};
+
+TEST_F(ChildMemoryChecks, Off) {
   char reply[64];
   ASSERT_ACL(control_("memory-checks", reply, sizeof reply));
-  EXPECT_STREQ(reply, setting == nullptr ? "none" : setting);
+  EXPECT_STREQ(reply, "none");
+}
+
+TEST_F(ChildMemoryChecks, Two) {
+  char reply[64];
+  ASSERT_ACL(control_("memory-checks", reply, sizeof reply));
+  EXPECT_STREQ(reply, "redzone,guard");
+}
+
+TEST_F(ControlTest, MemoryChecksAreThoseOfTheEnvironment) {
+  EXPECT_CHILD_PASSES("ChildMemoryChecks.Off", {"SOFTNPU_MEMORY_CHECK=none"});
+  EXPECT_CHILD_PASSES("ChildMemoryChecks.Two", {"SOFTNPU_MEMORY_CHECK=guard, redzone"});
 }
 
 TEST_F(ControlTest, AnAnswerIsCutToFit) {

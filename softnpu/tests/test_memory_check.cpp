@@ -90,7 +90,14 @@ TEST_F(ChildRedZone, LeavesGoodProgramsAlone) {
   }
 }
 
-TEST_F(MemoryCheckTest, ZonesAreNotCheckedUnlessAskedFor) { EXPECT_EQ(driver()->check_zones, nullptr); }
+using ChildWithoutZones = AclFixture;
+
+TEST_F(ChildWithoutZones, NothingIsChecked) { EXPECT_EQ(driver()->check_zones, nullptr); }
+
+TEST_F(MemoryCheckTest, ZonesAreNotCheckedUnlessAskedFor) {
+  EXPECT_CHILD_PASSES("ChildWithoutZones.*", checking("none"));
+  EXPECT_CHILD_PASSES("ChildWithoutZones.*", checking("poison,guard"));
+}
 
 TEST_F(MemoryCheckTest, RedZonesFindWritesOutsideOfBlocks) {
   EXPECT_CHILD_PASSES("ChildRedZone.*", checking("redzone"));
