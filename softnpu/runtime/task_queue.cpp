@@ -147,7 +147,11 @@ void TaskQueue::run_inline(const SoftnpuTaskKind& kind, const void* payload, Tic
   void* const arguments = const_cast<void*>(payload);
   char message[SOFTNPU_TASK_MESSAGE];
   message[0] = '\0';
-  const aclError code = skips(kind, ticket) ? ACL_SUCCESS : kind.run(arguments, message);
+  aclError code = ACL_SUCCESS;
+  if (!skips(kind, ticket)) {
+    const RunningTask running(kind);
+    code = kind.run(arguments, message);
+  }
   release(kind, arguments);
   head_.store(ticket, std::memory_order_release);  // first: where it lies behind the tail there is nothing to run
   tail_.store(ticket, std::memory_order_release);
