@@ -42,9 +42,11 @@ Status resolve_context(aclrtContext handle, const char* name, Context** context)
 
 aclError fail(const char* function, const Status& status) {
   const char* code_name = error_name(status.code());
+  // Clients wait in slices: that one passed is no failure to them.
+  const bool is_timeout = status.code() == ACL_ERROR_RT_STREAM_SYNC_TIMEOUT || status.code() == ACL_ERROR_RT_EVENT_SYNC_TIMEOUT;
   set_recent_error(text(function, ": ", status.message(), " [", status.code(), code_name != nullptr ? " " : "",
                         code_name != nullptr ? code_name : "", "]"),
-                   function);
+                   function, is_timeout ? LogLevel::kInfo : LogLevel::kError);
   thread_state().last_error = status.code();
   return status.code();
 }

@@ -18,10 +18,9 @@ std::string& shared_error() {  // guarded by g_mutex
 
 }  // namespace
 
-void set_recent_error(std::string message, const char* function) {
+void set_recent_error(std::string message, const char* function, LogLevel level) {
   // A forked child inherits the log's locks in whatever state they were.
-  if (!Process::is_forked_child() && log_enabled(LogLevel::kError))
-    log_line(LogLevel::kError, {"entries.cpp", 0, function}, message);
+  if (!Process::is_forked_child() && log_enabled(level)) log_line(level, {"entries.cpp", 0, function}, message);
   if (Process::shares_recent_error()) {
     std::lock_guard guard(g_mutex);
     shared_error() = std::move(message);

@@ -4,10 +4,12 @@
 
 #include <string>
 
+#include "runtime/options.h"
+
 namespace softnpu {
 
 // Also writes the failure to the log, as a line of `function`.
-void set_recent_error(std::string message, const char* function);
+void set_recent_error(std::string message, const char* function, LogLevel level = LogLevel::kError);
 
 // The newest text, which is then forgotten; null if there is none. Valid until the calling thread asks again.
 const char* take_recent_error();

@@ -156,6 +156,7 @@ Status Event::synchronize(Deadline deadline) {
     const uint64_t record = shared_->newest_record();
     auto pause = std::chrono::microseconds(20);  // another process may be the one that records: look less and less often
     while (!shared_->reached(record)) {
+      SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
       if (deadline.passed()) return timed_out();
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::microseconds(1000));
@@ -163,7 +164,10 @@ Status Event::synchronize(Deadline deadline) {
   }
   const QueueMark newest = mark();
   if (newest.queue == nullptr) return {};
-  if (!newest.queue->wait(newest.ticket, deadline)) return timed_out();
+  if (!newest.queue->wait(newest.ticket, deadline)) {
+    SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
+    return timed_out();
+  }
   return newest.queue->take_failure(newest.ticket);
 }
 

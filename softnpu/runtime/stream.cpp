@@ -56,12 +56,19 @@ Status Stream::synchronize(Deadline deadline) {
   return take_failure();
 }
 
-Status Stream::wait(Deadline deadline) {
+Status Stream::synchronize(Ticket ticket, Deadline deadline) {
+  SOFTNPU_RETURN_IF_ERROR(wait(ticket, deadline));
+  return take_failure();
+}
+
+Status Stream::wait(Deadline deadline) { return wait(queue_.submitted(), deadline); }
+
+Status Stream::wait(Ticket ticket, Deadline deadline) {
   SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   const uint32_t aborts = queue_.abort_count();
-  const Ticket newest = queue_.submitted();
-  const bool was_pending = !queue_.reached(newest);
-  if (!queue_.wait(newest, deadline)) {
+  const bool was_pending = !queue_.reached(ticket);
+  if (!queue_.wait(ticket, deadline)) {
+    SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
     return {ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, text("stream ", id(), " still works after the time given; its tasks go on")};
   }
   SOFTNPU_RETURN_IF_ERROR(context_->stop_reason());

@@ -47,8 +47,11 @@ class Stream : public Slot, private TaskQueue::Observer {
   Status submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over = {});
 
   // Returns when everything submitted before is done. ACL_ERROR_RT_STREAM_SYNC_TIMEOUT when `deadline` passes first.
-  // ACL_ERROR_RT_STREAM_ABORT or ACL_ERROR_RT_DEVICE_TASK_ABORT if the work was thrown away meanwhile.
+  // ACL_ERROR_RT_STREAM_ABORT or ACL_ERROR_RT_DEVICE_TASK_ABORT if the work was thrown away meanwhile, as it is when the process
+  // exits.
   Status synchronize(Deadline deadline);
+  // The same up to a task of this stream; where that is done already, `deadline` does not matter.
+  Status synchronize(Ticket ticket, Deadline deadline);
   // The two halves of synchronize(): for those who wait for several streams before they ask any of them how it went.
   Status wait(Deadline deadline);
   Status take_failure() { return queue_.take_failure(queue_.submitted()); }
@@ -66,6 +69,7 @@ class Stream : public Slot, private TaskQueue::Observer {
   void reset_core_limits();
 
  private:
+  Status wait(Ticket ticket, Deadline deadline);
   void task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) override;
 
   Context* context_ = nullptr;

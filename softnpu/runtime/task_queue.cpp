@@ -21,6 +21,8 @@ namespace {
 
 constexpr int kSpinsBeforeSleep = 60;  // about half a microsecond: a longer spin takes the core from those who compute
 constexpr int kHelpDepth = 4;
+constexpr uint64_t kHelpCost = 1 << 20;                  // what a thread with a time limit helps with at most
+constexpr std::chrono::nanoseconds kTimePerElement{16};  // of a slow elementwise operator
 constexpr std::chrono::microseconds kShortestPoll{20};
 constexpr std::chrono::microseconds kLongestPoll{1000};
 
@@ -56,6 +58,14 @@ constexpr SoftnpuTaskKind kWaitKind = {
     .name = "aclrtStreamWaitEvent", .run = run_wait, .release = end_wait, .ready = wait_is_ready, .flags = 0};
 
 bool is_ready(const SoftnpuTaskKind& kind, const void* payload) { return kind.ready == nullptr || kind.ready(payload); }
+
+// Whether a thread that waits until `deadline` may run a task of that cost meanwhile.
+bool leaves_time(Deadline deadline, uint64_t cost) {
+  if (deadline.is_never()) return true;
+  if (cost > kHelpCost) return false;
+  const uint64_t worth_counting = cost > TaskQueue::kInlineCost ? cost : 0;
+  return Deadline::Clock::now() + worth_counting * kTimePerElement < deadline.at();
+}
 
 void release(const SoftnpuTaskKind& kind, void* payload) {
   if (kind.release != nullptr) kind.release(payload);
@@ -133,6 +143,7 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
   }
   Task& task = ring_[(ticket - 1) % kCapacity];
   task.kind = &kind;
+  task.cost = cost;
   std::memcpy(task.payload, payload, bytes);
   tail_.store(ticket, std::memory_order_seq_cst);
   submit_lock_.unlock();
@@ -202,7 +213,7 @@ void TaskQueue::stop_running(Runner runner) {
   if (work_is_left || closing_.load(std::memory_order_seq_cst)) worker_signal_.raise();
 }
 
-bool TaskQueue::drain(Runner runner, Ticket target, QueueMark* blocker) {
+bool TaskQueue::drain(Runner runner, Ticket target, Deadline deadline, QueueMark* blocker) {
   for (;;) {
     const Ticket done = head_.load(std::memory_order_relaxed);
     if (done >= target || done >= tail_.load(std::memory_order_seq_cst)) return true;
@@ -215,6 +226,7 @@ bool TaskQueue::drain(Runner runner, Ticket target, QueueMark* blocker) {
         if (&kind == &kWaitKind) *blocker = reinterpret_cast<WaitPayload*>(task.payload)->mark;
         return false;
       }
+      if (!leaves_time(deadline, task.cost)) return false;
       if (ready || await_ready(task, ticket)) run(kind, task.payload, ticket);
     }
     release(kind, task.payload);
@@ -251,7 +263,7 @@ bool TaskQueue::await_ready(const Task& task, Ticket ticket) {
 
 bool TaskQueue::wait(Ticket ticket, Deadline deadline) {
   if (reached(ticket)) return true;
-  if (deadline.is_never() && wait_helping(ticket, 0)) return true;
+  if (wait_helping(ticket, deadline, 0)) return true;
   for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
     if (reached(ticket)) return true;
     cpu_relax();
@@ -261,15 +273,15 @@ bool TaskQueue::wait(Ticket ticket, Deadline deadline) {
 }
 
 // False when the rest is up to another thread.
-bool TaskQueue::wait_helping(Ticket ticket, int depth) {
+bool TaskQueue::wait_helping(Ticket ticket, Deadline deadline, int depth) {
   while (!reached(ticket)) {
     if (!try_become_runner()) return false;
     QueueMark blocker{};
-    const bool drained = drain(Runner::kHelper, ticket, &blocker);
+    const bool drained = drain(Runner::kHelper, ticket, deadline, &blocker);
     stop_running(Runner::kHelper);
     if (drained) continue;
     if (blocker.queue == nullptr || depth == kHelpDepth) return false;
-    if (!blocker.queue->wait_helping(blocker.ticket, depth + 1)) return false;
+    if (!blocker.queue->wait_helping(blocker.ticket, deadline, depth + 1)) return false;
   }
   return true;
 }
@@ -350,7 +362,7 @@ void TaskQueue::work() {
   while (!g_exiting.load(std::memory_order_seq_cst)) {
     const bool has_work = head_.load(std::memory_order_relaxed) < tail_.load(std::memory_order_seq_cst);
     if (has_work && try_become_runner()) {
-      drain(Runner::kWorker, kSkipAll, nullptr);
+      drain(Runner::kWorker, kSkipAll, Deadline::never(), nullptr);
       stop_running(Runner::kWorker);
       continue;
     }
@@ -404,6 +416,12 @@ void TaskQueue::finish_closing() {
 }
 
 void TaskQueue::stop_all_workers() { g_exiting.store(true, std::memory_order_seq_cst); }
+
+Status TaskQueue::check_not_exiting() {
+  if (!g_exiting.load(std::memory_order_seq_cst)) [[likely]]
+    return {};
+  return {ACL_ERROR_RT_STREAM_ABORT, "the process is exiting; what is pending does not run any more"};
+}
 
 int TaskQueue::worker_count() { return g_workers.load(std::memory_order_seq_cst); }
 

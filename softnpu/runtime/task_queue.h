@@ -8,9 +8,9 @@
 // again.
 //
 // At any time at most one thread runs tasks: the one that holds the runner's role. It is the queue's own worker thread, or a
-// thread that waits without a time limit (it helps, but leaves tasks marked SOFTNPU_TASK_ON_WORKER to the worker), or the thread
-// that submits a cheap task to an idle queue. Order and results are the same for all three. The worker thread exists from the
-// first task that it is needed for; it sleeps when there is nothing to do.
+// thread that waits (it helps, but leaves to the worker what is marked SOFTNPU_TASK_ON_WORKER, and what may take longer than it
+// has time), or the thread that submits a cheap task to an idle queue. Order and results are the same for all three. The worker
+// thread exists from the first task that it is needed for; it sleeps when there is nothing to do.
 //
 // A task that fails makes the queue skip everything submitted before the failure is taken with take_failure(). A queue that waits
 // for a mark behind such a failure fails with it: what it would do next might use what the failed task did not make.
@@ -77,8 +77,9 @@ class TaskQueue {
   // The kind of the task that runs at this moment, or null (a guess, for reports of faults; fit for signal handlers).
   const SoftnpuTaskKind* running_kind() const { return busy() ? running_kind_.load(std::memory_order_relaxed) : nullptr; }
 
-  // Returns when `ticket` is reached (true) or `deadline` passes (false). Helps if there is no deadline. At process exit it does
-  // not wait for tasks that only a worker may run.
+  // Returns when `ticket` is reached (true) or `deadline` passes (false), helping as long as it waits. A task that it helps with
+  // is not interrupted: with a deadline it takes only those whose cost promises an end in time, so that the deadline is missed by
+  // little. At process exit it does not wait for tasks that only a worker may run.
   bool wait(Ticket ticket, Deadline deadline);
 
   // The failure of a task up to `ticket`, once. Tasks submitted until now are skipped, later ones run.
@@ -99,6 +100,8 @@ class TaskQueue {
 
   // At process exit: no task starts any more.
   static void stop_all_workers();
+  // Fails with ACL_ERROR_RT_STREAM_ABORT from then on: why a wait that is not over will never be.
+  static Status check_not_exiting();
   // Worker threads that have not ended.
   static int worker_count();
 
@@ -108,6 +111,7 @@ class TaskQueue {
  private:
   struct Task {
     const SoftnpuTaskKind* kind;
+    uint64_t cost;
     alignas(16) unsigned char payload[SOFTNPU_TASK_PAYLOAD];
   };
   static_assert(sizeof(Task) <= 128);
@@ -131,8 +135,9 @@ class TaskQueue {
   void stop_running(Runner runner);
   // Runs a cheap task in the submitter's hands; the caller holds submit_lock_, which is given up.
   void run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket);
-  // Runs tasks up to `target`; false if the next one is not for this runner. Fills `blocker` if that one waits for another queue.
-  bool drain(Runner runner, Ticket target, QueueMark* blocker);
+  // Runs tasks up to `target`; false if the next one is not for this runner, or `deadline` does not leave it the time. Fills
+  // `blocker` if that one waits for another queue.
+  bool drain(Runner runner, Ticket target, Deadline deadline, QueueMark* blocker);
   void run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket);
   void finish(Ticket ticket);
   bool skips(const SoftnpuTaskKind& kind, Ticket ticket) const {
@@ -140,7 +145,7 @@ class TaskQueue {
   }
   // On the worker: sleeps until the task is ready. False if it is to be skipped or timed out instead.
   bool await_ready(const Task& task, Ticket ticket);
-  bool wait_helping(Ticket ticket, int depth);
+  bool wait_helping(Ticket ticket, Deadline deadline, int depth);
   void wait_sleeping(Ticket ticket, Deadline deadline);
   void fail(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message);
   Status start_worker();

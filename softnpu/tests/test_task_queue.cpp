@@ -103,7 +103,52 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithoutLimitHelps) {
   EXPECT_GT(helped, 0) << "the waiting thread never ran a task";
 }
 
-TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitDoesNotHelp) {
+TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitHelpsWithWhatEndsInTime) {
+  constexpr uint64_t kMediumCost = 50'000;  // is queued, and done in a millisecond
+  for (const uint64_t cost : {Task::kSmallCost, kMediumCost}) {
+    Stream stream = make_stream();
+    int helped = 0;
+    for (int round = 0; round < 500 && helped == 0; ++round) {
+      std::thread::id ran_on;
+      ASSERT_ACL(launch(stream, {.run = succeed, .cost = kMediumCost}));
+      for (int count = 0; count < 8; ++count) {
+        ASSERT_ACL(launch(stream, {.run =
+                                       [&](char*) {
+                                         ran_on = std::this_thread::get_id();
+                                         return ACL_SUCCESS;
+                                       },
+                                   .cost = cost}));
+      }
+      const bool was_idle = ran_on != std::thread::id();
+      ASSERT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 5000));
+      helped += !was_idle && ran_on == std::this_thread::get_id();
+    }
+    EXPECT_GT(helped, 0) << "the waiting thread never ran a task of cost " << cost;
+  }
+}
+
+TEST_F(TaskQueueTest, HelpingEndsWithTheLimit) {
+  Stream stream = make_stream();
+  constexpr int kTasks = 500;
+  std::atomic<int> ran{0};
+  Gate gate(stream);
+  for (int count = 0; count < kTasks; ++count) {
+    ASSERT_ACL(launch(stream, {.run =
+                                   [&](char*) {
+                                     std::this_thread::sleep_for(1ms);
+                                     ++ran;
+                                     return ACL_SUCCESS;
+                                   },
+                               .cost = Task::kSmallCost}));
+  }
+  gate.open();
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, aclrtSynchronizeStreamWithTimeout(stream, 5));
+  EXPECT_LT(ran, kTasks);
+  EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 60'000));
+  EXPECT_EQ(ran, kTasks);
+}
+
+TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitLeavesLongTasksToTheWorker) {
   Stream stream = make_stream();
   for (int round = 0; round < 20; ++round) {
     std::thread::id ran_on;
@@ -112,7 +157,7 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitDoesNotHelp) {
                         return ACL_SUCCESS;
                       }}));
     ASSERT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 5000));
-    EXPECT_NE(ran_on, std::this_thread::get_id()) << "a task of unknown length ran in a call with a time limit";
+    EXPECT_NE(ran_on, std::this_thread::get_id()) << "a long task ran in a call with a time limit";
   }
 }
 

@@ -53,9 +53,12 @@ Status aclrtDestroyStreamForce(Stream& stream) {
 Status aclrtSynchronizeStream(Stream& stream) { return stream.synchronize(Deadline::never()); }
 
 Status aclrtSynchronizeStreamWithTimeout(Stream& stream, int32_t timeout) {
+  const Ticket newest = stream.queue().submitted();
+  // Reading the clock would take longer than all the rest.
+  if (timeout >= 0 && stream.queue().reached(newest)) return stream.synchronize(newest, Deadline::never());
   Result<Deadline> deadline = Deadline::after_milliseconds(timeout);
   if (!deadline.ok()) return deadline.take_status();
-  return stream.synchronize(deadline.value());
+  return stream.synchronize(newest, deadline.value());
 }
 
 Status aclrtStreamQuery(Stream& stream, aclrtStreamStatus* status) {
