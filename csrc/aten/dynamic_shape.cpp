@@ -7,10 +7,14 @@
 
 #include "aten/allocate.h"
 #include "aten/device_scope.h"
+#include "core/stream.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
 namespace {
+
+// The device waits without an end; this wait can be interrupted.
+void wait_for_inputs() { getCurrentNPUStream().synchronize(); }
 
 at::Tensor compact(at::Tensor tensor) {
   constexpr size_t kNotWorthIt = 4096;
@@ -21,7 +25,10 @@ at::Tensor compact(at::Tensor tensor) {
 at::Tensor nonzero(const at::Tensor& self) {
   const DeviceScope scope(self);
   const at::Tensor out = empty({self.numel(), self.dim()}, at::kLong);
-  if (self.numel() > 0) call::aclnnNonzero(self, out);
+  if (self.numel() > 0) {
+    wait_for_inputs();
+    call::aclnnNonzero(self, out);
+  }
   return compact(out);
 }
 
@@ -42,7 +49,10 @@ at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
   const DeviceScope scope(self);
   const int64_t most = c10::multiply_integers(at::infer_size_dimvector(self.sizes(), mask.sizes()));
   const at::Tensor out = empty({most}, self.dtype());
-  if (most > 0) call::aclnnMaskedSelect(self, mask, out);
+  if (most > 0) {
+    wait_for_inputs();
+    call::aclnnMaskedSelect(self, mask, out);
+  }
   return compact(out);
 }
 
@@ -59,7 +69,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> unique2(const at::Tensor& self, b
   const at::Tensor values = empty({self.numel()}, self.dtype());
   const at::Tensor inverse = return_inverse ? empty(self.sizes(), at::kLong) : empty({0}, at::kLong);
   const at::Tensor counts = empty({return_counts ? self.numel() : 0}, at::kLong);
-  if (self.numel() > 0) call::aclnnUnique2(self, sorted, return_inverse, return_counts, values, inverse, counts);
+  if (self.numel() > 0) {
+    wait_for_inputs();
+    call::aclnnUnique2(self, sorted, return_inverse, return_counts, values, inverse, counts);
+  }
   return {compact(values), inverse, compact(counts)};
 }
 

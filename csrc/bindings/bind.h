@@ -15,6 +15,13 @@ void bind_memory(pybind11::module_& module);
 void bind_stream(pybind11::module_& module);
 void bind_settings(pybind11::module_& module);
 
+// Runs what Python does on the signals that came, on the main thread, and throws what that raises; see core/wait.h.
+void check_signals();
+
+// For the moment when the interpreter begins to end. It unwinds threads that come for its lock from then on, and C++ does not let
+// them through its destructors but ends the process (Python up to 3.13). After this call such threads sleep instead.
+void park_threads_at_exit();
+
 // Where Python is now, for errors of operators; see core/launch_trace.h.
 std::string python_location();
 

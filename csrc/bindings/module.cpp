@@ -1,5 +1,6 @@
 #include "bindings/bind.h"
 #include "core/launch_trace.h"
+#include "core/wait.h"
 
 // Importing the module registers the device type with torch and uses no device.
 PYBIND11_MODULE(_C, module) {
@@ -8,4 +9,5 @@ PYBIND11_MODULE(_C, module) {
   torch_npu::bindings::bind_stream(module);
   torch_npu::bindings::bind_settings(module);
   torch_npu::set_python_location(torch_npu::bindings::python_location);
+  torch_npu::set_interrupt_check(torch_npu::bindings::check_signals);
 }

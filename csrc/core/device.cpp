@@ -9,6 +9,7 @@
 #include "acl/library.h"
 #include "acl/symbol.h"
 #include "core/uncached_memory.h"
+#include "core/wait.h"
 
 namespace torch_npu {
 
@@ -139,7 +140,8 @@ void synchronize_device(c10::DeviceIndex index) {
   refuse_in_forked_child();
   if (!has_context(device)) return;
   const BoundDevice bound(device);
-  ACL_CALL(aclrtSynchronizeDevice);
+  wait_in_slices("aclrtSynchronizeDeviceWithTimeout",
+                 [](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeDeviceWithTimeout)(milliseconds); });
   after_synchronize();
 }
 

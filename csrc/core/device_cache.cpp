@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "acl/symbol.h"
+#include "core/wait.h"
 
 namespace torch_npu {
 namespace {
@@ -178,6 +179,7 @@ Block* DeviceCache::grow(HeldLock& lock, StreamCache& cache, size_t size, bool i
     ++stats_.num_alloc_retries;
     lock.unlock();
     const std::lock_guard turn(release_mutex_);
+    const UninterruptedWaits scope;  // what the user does then may want that lock
     lock.lock();
     wait_for_users(lock);
     join_recent(cache);
@@ -342,6 +344,7 @@ void DeviceCache::user_is_done(Block* block) {
 void DeviceCache::release_cached() {
   const BoundDevice bound(device_);
   const std::lock_guard turn(release_mutex_);
+  const UninterruptedWaits scope;
   HeldLock lock(mutex_);
   wait_for_users(lock);
   release_segments(lock);

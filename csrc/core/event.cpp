@@ -7,6 +7,7 @@
 
 #include "acl/symbol.h"
 #include "core/uncached_memory.h"
+#include "core/wait.h"
 
 namespace torch_npu {
 namespace {
@@ -72,7 +73,8 @@ bool event_reached(const PooledEvent& event) {
 
 void synchronize_event(const PooledEvent& event) {
   const BoundDevice bound(event.device);
-  ACL_CALL(aclrtSynchronizeEvent, event.handle);
+  wait_in_slices("aclrtSynchronizeEventWithTimeout",
+                 [&event](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeEventWithTimeout)(event.handle, milliseconds); });
   after_synchronize();
 }
 

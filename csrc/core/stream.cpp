@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "acl/symbol.h"
+#include "core/event.h"
 #include "core/uncached_memory.h"
+#include "core/wait.h"
 
 namespace torch_npu {
 namespace {
@@ -115,8 +117,15 @@ bool NPUStream::query() const {
 
 void NPUStream::synchronize() const {
   const BoundDevice bound(device_index());
-  ACL_CALL(aclrtSynchronizeStream, stream());
-  after_synchronize();
+  const aclrtStream handle = stream();
+  const auto attempt = [handle](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeStreamWithTimeout)(handle, milliseconds); };
+  if (wait_a_slice("aclrtSynchronizeStreamWithTimeout", attempt)) [[likely]]
+    return after_synchronize();
+  // From here on a mark, so that what others submit meanwhile is not waited for.
+  NPUEvent mark;
+  mark.record(*this);
+  check_interrupt();
+  mark.synchronize();
 }
 
 NPUStream getDefaultNPUStream(c10::DeviceIndex device) { return NPUStream(checked_device(device), 0); }

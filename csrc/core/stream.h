@@ -38,7 +38,7 @@ class C10_EXPORT NPUStream {
 
   // Whether all submitted work is done.
   bool query() const;
-  // Waits for all submitted work. A failed task is reported here, once.
+  // Waits for all submitted work. A failed task is reported here, once. Can be interrupted, as every wait (core/wait.h).
   void synchronize() const;
 
  private:

@@ -1,0 +1,281 @@
+"""Ctrl-C, and any other signal, reaches Python while it waits for the device."""
+
+import pytest
+
+# A gate holds a stream until it is opened. `interrupt` sends a signal when the main thread is inside the next call that gives up
+# the interpreter's lock: Python takes the lock from nobody here.
+BEGIN = """
+import ctypes, os, signal, sys, threading
+import torch
+
+sys.setswitchinterval(1000)
+device = ctypes.CDLL(torch.npu.library_info()["path"])
+libc = ctypes.CDLL(None)
+
+class Gate:
+    def __init__(self, stream=None):
+        stream = stream or torch.npu.current_stream()
+        self.semaphore = ctypes.create_string_buffer(64)
+        libc.sem_init(self.semaphore, 0, 0)
+        code = device.aclrtLaunchHostFunc(ctypes.c_void_p(stream.npu_stream), libc.sem_wait, self.semaphore)
+        assert code == 0, code
+    def open(self):
+        libc.sem_post(self.semaphore)
+
+def interrupt(number=signal.SIGINT):
+    sent = threading.Event()
+    def send():
+        sent.wait()
+        os.kill(os.getpid(), number)
+    threading.Thread(target=send, daemon=True).start()
+    sent.set()
+
+def behind():
+    "What was launched after the work: a result, its expected sum, and an event."
+    x = torch.arange(1000, device="npu") + 1
+    event = torch.npu.Event()
+    event.record()
+    return x, 500500, event
+
+def waits(x, event):
+    return {
+        "torch.npu.synchronize": torch.npu.synchronize,
+        "torch.accelerator.synchronize": torch.accelerator.synchronize,
+        "item": x[0].item,
+        "cpu": x.cpu,
+        "tolist": x.tolist,
+        "nonzero": x.nonzero,
+        "to another device": lambda: x.to("npu:1").cpu() if torch.npu.device_count() > 1 else x.cpu(),
+        "from the host": lambda: x.copy_(torch.ones(1000, dtype=torch.int64)),
+        "event.synchronize": event.synchronize,
+        "stream.synchronize": torch.npu.current_stream().synchronize,
+    }
+
+torch.ones(3, device="npu")
+torch.npu.synchronize()
+"""
+
+
+@pytest.fixture
+def run(python):
+    def run(program, status=0, **environment):
+        done = python(BEGIN + program, **environment)
+        assert done.returncode == status, f"{program}\nended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "queue"])
+def test_an_interrupt_ends_every_wait_and_nothing_else(run, mode):
+    """The work goes on, later calls work, and memory is accounted for."""
+    run(
+        """
+for name in waits(torch.ones(1, device="npu"), torch.npu.Event()):
+    before = torch.npu.memory_allocated()
+    gate = Gate()
+    x, total, event = behind()
+    wait = waits(x, event)[name]
+    try:
+        interrupt()
+        wait()
+        sys.exit(name + " was not interrupted")
+    except KeyboardInterrupt:
+        assert not event.query(), name
+    later = x.sum()
+    assert not event.query(), name
+    gate.open()
+    assert later.item() == total, name
+    event.synchronize()
+    assert event.query(), name
+    del x, later, wait
+    torch.npu.synchronize()
+    assert torch.npu.memory_allocated() == before, name
+""",
+        SOFTNPU_LAUNCH=mode,
+    )
+
+
+def test_an_interrupt_comes_before_the_end_of_a_long_queue(run):
+    """The waiting thread works on the queue itself, and stops doing so."""
+    run(
+        """
+for big in (False, True):
+    x = torch.zeros(1 << 20 if big else 1000, device="npu")
+    hold = Gate()
+    for _ in range(900):
+        x += 1
+    gate = Gate()
+    x, event = x + 1, torch.npu.Event()
+    event.record()
+    try:
+        interrupt()
+        hold.open()
+        x[0].item()
+        sys.exit("not interrupted")
+    except KeyboardInterrupt:
+        assert not event.query()
+    gate.open()
+    assert x[0].item() == x[-1].item() == 901
+"""
+    )
+
+
+def test_an_interrupt_comes_before_the_end_of_a_long_operator(run):
+    run(
+        """
+x = torch.ones(3072, 3072, device="npu")
+torch.npu.synchronize()
+y, event = x @ x, torch.npu.Event()
+event.record()
+try:
+    interrupt()
+    y[0, 0].item()
+    sys.exit("not interrupted")
+except KeyboardInterrupt:
+    assert not event.query()
+assert y[0, 0].item() == 3072
+"""
+    )
+
+
+def test_a_handler_that_returns_lets_the_wait_go_on(run):
+    """It runs inside the wait: only it opens the gate. It may use the device."""
+    done = run(
+        """
+for name in waits(torch.ones(1, device="npu"), torch.npu.Event()):
+    gate = Gate()
+    x, total, event = behind()
+    wait = waits(x, event)[name]
+    side = torch.npu.Stream()
+    def handle(*_):
+        with torch.npu.stream(side):
+            assert torch.ones(10, device="npu").sum().item() == 10
+        assert not event.query()
+        gate.open()
+        print("handled")
+    signal.signal(signal.SIGUSR1, handle)
+    interrupt(signal.SIGUSR1)
+    wait()
+    assert event.query(), name
+    assert x.sum().item() in (total, 1000), name
+"""
+    )
+    assert done.stdout.count("handled") == 10
+
+
+def test_a_handler_that_raises_ends_the_wait_with_its_exception(run):
+    run(
+        """
+class Enough(Exception):
+    pass
+def handle(*_):
+    raise Enough("planned")
+signal.signal(signal.SIGALRM, handle)
+gate = Gate()
+x, total, event = behind()
+try:
+    interrupt(signal.SIGALRM)
+    x.cpu()
+    sys.exit("not interrupted")
+except Enough as error:
+    assert str(error) == "planned"
+gate.open()
+assert x.sum().item() == total
+"""
+    )
+
+
+def test_other_threads_go_on_waiting(run):
+    run(
+        """
+gate = Gate()
+x, total, event = behind()
+sums, inside, finished = [], threading.Event(), threading.Event()
+def work():
+    inside.set()
+    sums.append(x.sum().item())
+    finished.set()
+thread = threading.Thread(target=work)
+thread.start()
+try:
+    inside.wait()
+    interrupt()
+    finished.wait()
+    sys.exit("not interrupted")
+except KeyboardInterrupt:
+    assert not finished.is_set() and not event.query()
+gate.open()
+finished.wait()
+assert sums == [total]
+"""
+    )
+
+
+def test_an_interrupt_in_backward_leaves_autograd_in_order(run):
+    run(
+        """
+class Waits(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        interrupt()
+        grad.to("npu").sum().item()
+        sys.exit("not interrupted")
+x = torch.ones(3, requires_grad=True)
+gate = Gate()
+try:
+    Waits.apply(x).sum().backward()
+    sys.exit("not interrupted")
+except KeyboardInterrupt:
+    gate.open()
+y = torch.ones(3, device="npu", requires_grad=True)
+(y * y).sum().backward()
+assert y.grad.tolist() == [2, 2, 2]
+"""
+    )
+
+
+def test_a_wait_for_memory_is_not_interrupted_and_locks_nobody_out(run):
+    """It holds the allocator's lock, which another thread may want while it has that of the interpreter."""
+    run(
+        """
+sys.setswitchinterval(0.001)
+side = torch.npu.Stream()
+x, y = torch.ones(1024, 1024, device="npu"), torch.ones(8 << 20, device="npu")
+torch.npu.synchronize()
+with torch.npu.stream(side):
+    for _ in range(6):
+        x = x @ x
+        x.clamp_(0, 1)
+y.record_stream(side)
+del y
+done = []
+def churn():
+    while not done:
+        torch.empty(1000, device="npu")
+thread = threading.Thread(target=churn)
+thread.start()
+try:
+    interrupt()
+    torch.npu.empty_cache()
+    for _ in range(1000):
+        pass
+except KeyboardInterrupt:
+    pass
+else:
+    sys.exit("not interrupted afterwards")
+finally:
+    done.append(True)
+thread.join()
+assert torch.ones(3, device="npu").sum().item() == 3
+"""
+    )
+
+
+def test_an_unhandled_interrupt_ends_the_process(run):
+    """Although the gate stays shut."""
+    done = run("gate = Gate(); x, total, event = behind(); interrupt(); x.cpu()", status=-2)
+    assert "KeyboardInterrupt" in done.stderr
