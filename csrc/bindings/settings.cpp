@@ -15,6 +15,8 @@ void bind_settings(py::module_& module) {
 
   module.def("_softnpu_control", acl::softnpu_control, ReleaseGil());
 
+  module.def("_park_threads_at_exit", park_threads_at_exit);
+
   // Rows of docs/environment.md: name, values, default, effect.
   module.def("_option_docs", [] {
     py::list rows;

@@ -1,25 +1,45 @@
-"""Lets autograd's device threads come to rest while Python is still alive.
+"""What becomes of other threads when Python ends.
 
-When backward() returns, the device's thread may hold the last reference to a Python object of that call: torch keeps the caller's
-context there (pytorch/pytorch#180701). If the interpreter ends before the thread has let go of it, the thread dies while it waits
-for the interpreter's lock, and takes the process with it. One more backward() on each device, whose objects somebody else holds
-too, is begun only after the thread has let go.
+A thread that comes for the interpreter's lock when the interpreter is gone is unwound by Python, which C++ answers by ending the
+process: a daemon thread that calls any operator of torch, on the CPU too, makes the program abort at its end. `_C` lets such
+threads sleep instead.
+
+At the very end torch waits up to ten seconds for autograd's device threads, so these had better be at rest, and none of them
+asleep. When backward() returns, the device's thread may hold the last reference to a Python object of that call: torch keeps the
+caller's context there (pytorch/pytorch#180701), and to let go of it the thread needs the interpreter. One more backward() on each
+device, whose objects somebody else holds too, is begun only after the thread has let go. Where daemon threads go on calling
+backward(), nothing brings them to rest, and the wait is cut short.
+
+In a forked child these threads do not exist, and torch would wait for them all the same.
 """
 
 import atexit
 import contextvars
+import os
+import threading
 from pathlib import Path
 
 import torch
 
 from .. import _C
-from ._lazy import is_initialized
+from ._lazy import _is_in_bad_fork, is_initialized
 
 
 @atexit.register
-def _rest_autograd_threads():
-    if not is_initialized() or not _has_autograd_threads():
+def _prepare_threads():
+    if _is_in_bad_fork():
+        torch.autograd.Variable._execution_engine.is_checkpoint_valid()  # whoever asks the engine makes it look for its threads
+    if not is_initialized():
         return
+    _C._park_threads_at_exit()
+    if not _has_autograd_threads():
+        return
+    if any(thread.daemon for thread in threading.enumerate()):
+        os.environ.setdefault("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "1")
+    _rest_autograd_threads()
+
+
+def _rest_autograd_threads():
     torch._C._stash_obj_in_tls("context", contextvars.copy_context())  # stays until this thread, the last, ends
     for index in range(_C._npu_device_count()):
         if _C._npu_memory_stats(index)["segment"]["all"]["allocated"] > 0:
