@@ -35,6 +35,7 @@ class Run:
             os.dup2(self.output.fileno(), 1)
             os.dup2(self.output.fileno(), 2)
             os.environ.update(request["environment"])
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs are born deaf to it
             faulthandler.enable()
             if number % 20 == 0:
                 gc.unfreeze()

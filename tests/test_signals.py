@@ -9,6 +9,7 @@ import ctypes, os, signal, sys, threading
 import torch
 
 sys.setswitchinterval(1000)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs are born deaf to it
 device = ctypes.CDLL(torch.npu.library_info()["path"])
 libc = ctypes.CDLL(None)
 
