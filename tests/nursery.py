@@ -85,6 +85,9 @@ def serve():
     for line in sys.stdin:
         answer = run_all(json.loads(line))
         if isinstance(answer, str):
+            # In a forked child torch makes autograd's engine anew at its next use, without a lock: threads that meet there crash
+            # or hang, with tensors of the CPU too. A process that was not forked knows nothing of that.
+            torch.autograd.Variable._execution_engine.is_checkpoint_valid()
             return answer
         print(json.dumps(answer), flush=True)
     return None
