@@ -94,6 +94,16 @@ def test_events_measure_time():
     assert 0 < start.elapsed_time(end) < 60_000
 
 
+def test_the_time_is_known_once_an_event_was_waited_for():
+    for _ in range(200):
+        start, end = (torch.npu.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        torch.ones(1 << 16, device="npu").add_(1)
+        end.record()
+        end.synchronize()
+        assert start.elapsed_time(end) > 0
+
+
 def test_an_event_without_timing_does_not_measure():
     first, second = torch.npu.Event(), torch.npu.Event()
     first.record()
