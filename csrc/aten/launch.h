@@ -76,8 +76,9 @@ auto Function<Parameters...>::bind() -> PlanFunction {
   return plan;
 }
 
+// Inlined, so that the state of the thread is looked up once for all arguments.
 template <class... Parameters, class... Args>
-void launch(Function<Parameters...>& function, const Args&... args) {
+[[gnu::always_inline]] inline void launch(Function<Parameters...>& function, const Args&... args) {
   static_assert(sizeof...(Parameters) == sizeof...(Args));
   const NPUStream stream = getCurrentNPUStream();
   uint64_t workspace_size = 0;

@@ -7,15 +7,16 @@ import sys
 
 import torch
 
+from ._built_for import TORCH as _BUILT_FOR
 from .version import __version__
 
 
 def _check_torch():
-    built, found = (".".join(version.split(".")[:2]) for version in (__version__, torch.__version__))
-    if built != found:
+    found = ".".join(torch.__version__.split(".")[:2])
+    if found != _BUILT_FOR:
         raise ImportError(
-            f"torch_npu {__version__} was built for torch {built}, but torch {torch.__version__} is installed. "
-            f"Install torch=={__version__.split('+')[0]}, or a torch_npu that was built for torch {found}."
+            f"torch_npu {__version__} was built for torch {_BUILT_FOR}, but torch {torch.__version__} is installed. "
+            f"Install torch {_BUILT_FOR}, or a torch_npu that was built for torch {found}."
         )
 
 
