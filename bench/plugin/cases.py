@@ -3,7 +3,6 @@
 import ctypes
 import functools
 import os
-from pathlib import Path
 
 import torch
 from measure import Case
@@ -82,7 +81,7 @@ def _empty(size, device):
 @functools.cache
 def _library():
     """The library that calls at::add from C++, without Python in between; scripts/bench builds it."""
-    library = ctypes.CDLL(os.environ.get("TORCH_NPU_BENCH_LIBRARY", str(Path(__file__).with_name("libplugin_bench.so"))))
+    library = ctypes.CDLL(os.environ["TORCH_NPU_BENCH_LIBRARY"])
     library.prepare_add.restype = ctypes.c_void_p
     library.add_many.argtypes = [ctypes.c_void_p, ctypes.c_int]
     return library
