@@ -11,7 +11,7 @@ namespace {
 
 void check_device(bool fine, const c10::TensorImpl* tensor) {
   TORCH_CHECK(fine, "Expected all tensors to be on the same device, but found at least two devices, ",
-              npu_device(detail::thread_state.current_device), " and ", tensor->device(), "!");
+              npu_device(detail::thread_state().current_device), " and ", tensor->device(), "!");
 }
 
 at::Tensor made_plain(const c10::TensorImpl* tensor) {
@@ -19,7 +19,7 @@ at::Tensor made_plain(const c10::TensorImpl* tensor) {
       c10::intrusive_ptr<c10::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(const_cast<c10::TensorImpl*>(tensor)));
   if (detail::is_on_current_device(tensor)) return borrowed.resolve_conj().resolve_neg();
   check_device(tensor->is_cpu() && tensor->dim() == 0, tensor);
-  return at::_to_copy(borrowed, borrowed.options().device(npu_device(detail::thread_state.current_device)));
+  return at::_to_copy(borrowed, borrowed.options().device(npu_device(detail::thread_state().current_device)));
 }
 
 std::string describe_tensor(const c10::TensorImpl* tensor) {

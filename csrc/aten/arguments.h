@@ -47,7 +47,7 @@ extern const std::array<int8_t, static_cast<size_t>(c10::ScalarType::NumOptions)
 
 [[gnu::always_inline]] inline bool is_on_current_device(const c10::TensorImpl* tensor) {
   const c10::Device device = tensor->device();
-  return device.type() == kDeviceType && device.index() == thread_state.current_device;
+  return device.type() == kDeviceType && device.index() == thread_state().current_device;
 }
 
 // Whether readers are asked to conjugate or negate what memory holds.

@@ -56,7 +56,7 @@ bool autograd_may_be_skipped(c10::DispatchKeySet keys, const Operands&... operan
                                          DispatchKey::Functionalize, DispatchKey::Conjugate, DispatchKey::Negative,
                                          DispatchKey::ZeroTensor});
   if (keys.has_any(kOthers)) return false;
-  const bool gradients = at::GradMode::is_enabled();
+  [[maybe_unused]] const bool gradients = at::GradMode::is_enabled();
   return (detail::is_untracked(operands, gradients) && ...);
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_conj.h>
+#include <ATen/ops/_local_scalar_dense_ops.h>
 #include <ATen/ops/_neg_view.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/view_as_real.h>
@@ -11,6 +12,7 @@
 
 #include "acl/symbol.h"
 #include "aten/allocate.h"
+#include "aten/autograd_bypass.h"
 #include "aten/device_scope.h"
 #include "core/event.h"
 #include "core/host_allocator.h"
@@ -148,6 +150,11 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   return value;
 }
 
+at::Scalar local_scalar_dense_autograd(c10::DispatchKeySet keys, const at::Tensor& self) {
+  if (!autograd_may_be_skipped(keys)) return at::_ops::_local_scalar_dense::redispatch(with_autograd(keys), self);
+  return local_scalar_dense(self);
+}
+
 }  // namespace
 
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
@@ -182,5 +189,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
 }
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense_autograd)); }
 
 }  // namespace torch_npu

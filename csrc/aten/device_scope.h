@@ -49,7 +49,7 @@ class DeviceScope {
  public:
   // Tensors, optional tensors, tensor lists, devices. With none of them on an npu the current device stays.
   template <class... Operands>
-  explicit DeviceScope(const Operands&... operands) : state_(detail::thread_state), previous_(state_.current_device) {
+  explicit DeviceScope(const Operands&... operands) : state_(detail::thread_state()), previous_(state_.current_device) {
     c10::DeviceIndex index = detail::kNone;
     (void)(((index = detail::index_of(operands)) != detail::kNone) || ...);
     if (index != detail::kNone) state_.current_device = index;

@@ -20,7 +20,7 @@ NPUStream unpack(int64_t id, int64_t device, int64_t type) {
 
 NPUStream current_stream(int64_t device) {
   const c10::DeviceIndex index = checked_device(device);
-  return NPUStream(index, detail::thread_state.current_streams[static_cast<size_t>(index)]);
+  return NPUStream(index, detail::thread_state().current_streams[static_cast<size_t>(index)]);
 }
 
 // torch.Event.elapsed_time refuses subclasses. Events are given by their event_id, 0 while never recorded.

@@ -140,7 +140,7 @@ c10::DeviceAllocator* getNPUAllocator() { return &allocator(); }
 
 at::DataPtr allocate_memory(size_t bytes) {
   bind_device();
-  const detail::ThreadState& state = detail::thread_state;
+  const detail::ThreadState& state = detail::thread_state();
   const c10::DeviceIndex device = state.current_device;
   if (bytes == 0) return {nullptr, nullptr, &free_memory, npu_device(device)};
   const c10::StreamId stream = state.current_streams[static_cast<size_t>(device)];

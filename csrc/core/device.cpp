@@ -15,7 +15,21 @@ namespace torch_npu {
 
 namespace detail {
 
-thread_local constinit ThreadState thread_state;
+thread_local constinit ThreadState* known_thread_state = nullptr;
+
+ThreadState& make_thread_state() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made{};
+    pthread_key_create(&made, [](void* state) {
+      known_thread_state = nullptr;
+      delete static_cast<ThreadState*>(state);
+    });
+    return made;
+  }();
+  known_thread_state = new ThreadState;
+  pthread_setspecific(key, known_thread_state);
+  return *known_thread_state;
+}
 
 }  // namespace detail
 
@@ -33,7 +47,7 @@ static_assert(kMaxDevices <= 64);
 void after_fork_in_child() {
   if (used_devices.load(std::memory_order_relaxed) == 0) return;
   in_bad_fork.store(true, std::memory_order_relaxed);
-  thread_state.bound_device = -1;  // so that the next use comes by initialize()
+  thread_state().bound_device = -1;  // so that the next use comes by initialize()
 }
 
 void refuse_in_forked_child() {
@@ -77,11 +91,11 @@ void detail::refuse_device(int64_t index) {
 
 void detail::bind_current_device() {
   initialize();
-  const c10::DeviceIndex device = thread_state.current_device;
+  const c10::DeviceIndex device = thread_state().current_device;
   if (!exists(device)) refuse_device(device);
   ACL_CALL(aclrtSetDevice, device);
   used_devices.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
-  thread_state.bound_device = device;
+  thread_state().bound_device = device;
 }
 
 c10::DeviceIndex device_count() noexcept {
@@ -97,15 +111,15 @@ c10::DeviceIndex device_count() noexcept {
   }
 }
 
-c10::DeviceIndex current_device() noexcept { return thread_state.current_device; }
+c10::DeviceIndex current_device() noexcept { return thread_state().current_device; }
 
 void set_device(c10::DeviceIndex index) { exchange_device(index); }
 
 c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
-  const c10::DeviceIndex previous = thread_state.current_device;
+  const c10::DeviceIndex previous = thread_state().current_device;
   if (index == previous) return previous;
   if (!exists(index)) detail::refuse_device(index);
-  thread_state.current_device = index;
+  thread_state().current_device = index;
   return previous;
 }
 

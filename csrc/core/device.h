@@ -29,7 +29,15 @@ struct ThreadState {
   c10::DeviceIndex bound_device = -1;                  // where ACL calls of this thread go; -1: nowhere yet
   std::array<int32_t, kMaxDevices> current_streams{};  // StreamIds, which fit; 0 is the default stream
 };
-C10_EXPORT extern thread_local constinit ThreadState thread_state;
+// One word of static TLS, all that a library loaded after torch may take; null until the thread's first use.
+C10_EXPORT extern thread_local constinit ThreadState* known_thread_state __attribute__((tls_model("initial-exec")));
+C10_EXPORT ThreadState& make_thread_state();
+
+inline ThreadState& thread_state() {
+  if (known_thread_state != nullptr) [[likely]]
+    return *known_thread_state;
+  return make_thread_state();
+}
 
 C10_EXPORT void bind_current_device();
 // Throws as torch does for a device that does not exist.
@@ -52,7 +60,7 @@ C10_EXPORT c10::DeviceIndex checked_device(int64_t index);
 
 // From here to the next change of the current device, ACL calls of this thread go to the current device.
 inline void bind_device() {
-  const detail::ThreadState& state = detail::thread_state;
+  const detail::ThreadState& state = detail::thread_state();
   if (state.bound_device != state.current_device) [[unlikely]]
     detail::bind_current_device();
 }
@@ -61,7 +69,7 @@ inline void bind_device() {
 class BoundDevice {
  public:
   explicit BoundDevice(c10::DeviceIndex index) : previous_(exchange_device(index)) { bind_device(); }
-  ~BoundDevice() { detail::thread_state.current_device = previous_; }
+  ~BoundDevice() { detail::thread_state().current_device = previous_; }
   BoundDevice(const BoundDevice&) = delete;
   BoundDevice& operator=(const BoundDevice&) = delete;
 

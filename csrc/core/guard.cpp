@@ -19,7 +19,7 @@ NPUGuardImpl::NPUGuardImpl(c10::DeviceType type) {
 }
 
 void NPUGuardImpl::uncheckedSetDevice(c10::Device device) const noexcept {
-  if (device.index() >= 0 && device.index() < device_count()) detail::thread_state.current_device = device.index();
+  if (device.index() >= 0 && device.index() < device_count()) detail::thread_state().current_device = device.index();
 }
 
 c10::DeviceCapability NPUGuardImpl::getDeviceCapability(c10::Device) const {
@@ -35,7 +35,7 @@ c10::DeviceCapability NPUGuardImpl::getDeviceCapability(c10::Device) const {
 
 c10::Stream NPUGuardImpl::getStream(c10::Device device) const {
   const c10::DeviceIndex index = checked_device(device.index());
-  return NPUStream(index, detail::thread_state.current_streams[static_cast<size_t>(index)]);
+  return NPUStream(index, detail::thread_state().current_streams[static_cast<size_t>(index)]);
 }
 
 c10::Stream NPUGuardImpl::getDefaultStream(c10::Device device) const { return getDefaultNPUStream(device.index()); }

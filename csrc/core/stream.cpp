@@ -146,7 +146,7 @@ NPUStream externalStream(aclrtStream handle, c10::DeviceIndex device) {
 
 void setCurrentNPUStream(NPUStream stream) {
   const c10::DeviceIndex device = checked_device(stream.device_index());
-  detail::thread_state.current_streams[static_cast<size_t>(device)] = static_cast<int32_t>(stream.id());
+  detail::thread_state().current_streams[static_cast<size_t>(device)] = static_cast<int32_t>(stream.id());
 }
 
 }  // namespace torch_npu

@@ -50,7 +50,7 @@ class C10_EXPORT NPUStream {
 // The calling thread's stream of `device` (-1: the current device). Binds the current device to the thread.
 inline NPUStream getCurrentNPUStream(c10::DeviceIndex device = -1) {
   bind_device();
-  const detail::ThreadState& state = detail::thread_state;
+  const detail::ThreadState& state = detail::thread_state();
   const c10::DeviceIndex index = device < 0 ? state.current_device : device;
   return NPUStream(index, state.current_streams[static_cast<size_t>(index)]);
 }
