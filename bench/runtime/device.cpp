@@ -28,10 +28,12 @@ aclError do_small_work(void*, char*) {
   return ACL_SUCCESS;
 }
 
-constexpr SoftnpuTaskKind kSmallKind = {.name = "small", .run = do_small_work, .release = nullptr, .ready = nullptr, .flags = 0};
-constexpr SoftnpuTaskKind kEmptyKind = {.name = "empty", .run = do_nothing, .release = nullptr, .ready = nullptr, .flags = 0};
+constexpr SoftnpuTaskKind kSmallKind = {
+    .name = "small", .run = do_small_work, .release = nullptr, .ready = nullptr, .flags = 0, .visit = nullptr};
+constexpr SoftnpuTaskKind kEmptyKind = {
+    .name = "empty", .run = do_nothing, .release = nullptr, .ready = nullptr, .flags = 0, .visit = nullptr};
 constexpr SoftnpuTaskKind kGateKind = {
-    .name = "gate", .run = pass_gate, .release = nullptr, .ready = nullptr, .flags = SOFTNPU_TASK_ON_WORKER};
+    .name = "gate", .run = pass_gate, .release = nullptr, .ready = nullptr, .flags = SOFTNPU_TASK_ON_WORKER, .visit = nullptr};
 
 }  // namespace
 

@@ -102,9 +102,10 @@ aclnnStatus launch(const Operation& operation, Executor* executor, aclrtStream s
 // What every generated Operation has as its task.
 aclError run_task(void* payload, char* message);
 void release_task(void* payload);
+void visit_task(const void* payload, SoftnpuAccessVisitor visitor, void* context);
 
 constexpr SoftnpuTaskKind task_kind(const char* name) {
-  return {.name = name, .run = run_task, .release = release_task, .ready = nullptr, .flags = 0};
+  return {.name = name, .run = run_task, .release = release_task, .ready = nullptr, .flags = 0, .visit = visit_task};
 }
 
 // Finds where kernels see a view whose storage lies at `address`.

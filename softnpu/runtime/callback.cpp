@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/races.h"
 #include "runtime/thread_state.h"
 
 namespace softnpu {
@@ -12,7 +13,9 @@ namespace {
 
 std::atomic<int> g_running{0};
 
-void call_client(void (*function)(void*), void* argument) {
+// A function that `queue` calls, or has called, can tell any thread of the client that the queue is there.
+void call_client(void (*function)(void*), void* argument, const TaskQueue& queue) {
+  if (races_are_checked()) races().host_learns(races().clock_at(queue.number(), queue.finished()));
   ThreadState& state = thread_state();
   const bool nested = std::exchange(state.in_host_callback, true);
   g_running.fetch_add(1, std::memory_order_seq_cst);
@@ -24,22 +27,24 @@ void call_client(void (*function)(void*), void* argument) {
 struct HostCall {
   aclrtHostFunc function;
   void* argument;
+  TaskQueue* queue;
 };
 
 constexpr SoftnpuTaskKind kHostCallKind = {.name = "aclrtLaunchHostFunc",
                                            .run = [](void* payload, char*) -> aclError {
                                              const auto& call = *static_cast<HostCall*>(payload);
-                                             call_client(call.function, call.argument);
+                                             call_client(call.function, call.argument, *call.queue);
                                              return ACL_SUCCESS;
                                            },
                                            .release = nullptr,
                                            .ready = nullptr,
-                                           .flags = SOFTNPU_TASK_ON_WORKER};
+                                           .flags = SOFTNPU_TASK_ON_WORKER,
+                                           .visit = nullptr};
 
 }  // namespace
 
 Status launch_host_function(Stream& stream, aclrtHostFunc function, void* argument) {
-  const HostCall call{function, argument};
+  const HostCall call{function, argument, &stream.queue()};
   return stream.submit(kHostCallKind, &call, sizeof call, 0);
 }
 
@@ -103,7 +108,8 @@ const SoftnpuTaskKind Reports::kDeliverKind = {
     },
     .release = [](void* payload) { delete *static_cast<std::shared_ptr<Report>**>(payload); },
     .ready = nullptr,
-    .flags = 0};
+    .flags = 0,
+    .visit = nullptr};
 
 const SoftnpuTaskKind Reports::kHoldKind = {
     .name = "aclrtLaunchCallback",
@@ -113,7 +119,8 @@ const SoftnpuTaskKind Reports::kHoldKind = {
         [](const void* payload) {
           return (**static_cast<std::shared_ptr<Report>* const*>(payload))->done.load(std::memory_order_seq_cst);
         },
-    .flags = 0};
+    .flags = SOFTNPU_TASK_OUTSIDE,
+    .visit = nullptr};
 
 Reports& Reports::instance() {
   static auto* reports = new Reports;
@@ -194,7 +201,7 @@ Status Reports::process(Deadline deadline) {
   for (;;) {
     std::deque<std::shared_ptr<Report>> reports = mailbox->take();
     for (const auto& report : reports) {
-      call_client(report->function, report->argument);
+      call_client(report->function, report->argument, *report->queue);
       report->finish();
     }
     if (!reports.empty()) return {};

@@ -6,6 +6,7 @@
 #include "runtime/entry.h"
 #include "runtime/faults.h"
 #include "runtime/options.h"
+#include "runtime/races.h"
 #include "runtime/softnpu.h"
 
 namespace softnpu {
@@ -46,11 +47,19 @@ Status show_memory_checks(std::string_view, std::string& reply) {
   return {};
 }
 
+// Nothing is found while nothing is looked for.
+Status take_races(std::string_view, std::string& reply) {
+  if (!races_are_checked()) return {ACL_ERROR_INVALID_PARAM, "races are not checked; set SOFTNPU_RACE_CHECK=report"};
+  reply = races().take_reports();
+  return {};
+}
+
 constexpr Command kCommands[] = {
     {"check-memory", "fails if a red zone is damaged (SOFTNPU_MEMORY_CHECK=redzone)", check_memory},
     {"faults", "RULES makes calls fail or start late, off ends that; without arguments what was counted since", faults},
     {"memory-checks", "what SOFTNPU_MEMORY_CHECK switched on, as it is written there", show_memory_checks},
     {"help", "the commands, one per line", help},
+    {"races", "the races found since the last call, one per line (SOFTNPU_RACE_CHECK=report)", take_races},
 };
 
 Status help(std::string_view, std::string& reply) {

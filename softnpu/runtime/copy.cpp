@@ -8,6 +8,7 @@
 #include "runtime/faults.h"
 #include "runtime/host_probe.h"
 #include "runtime/process.h"
+#include "runtime/races.h"
 #include "runtime/running_task.h"
 #include "runtime/thread_state.h"
 
@@ -37,19 +38,35 @@ aclError report(const Status& status, char* message) {
   return status.code();
 }
 
-constexpr SoftnpuTaskKind kCopyKind = {.name = "aclrtMemcpyAsync",
-                                       .run =
-                                           [](void* payload, char* message) {
-                                             const auto& task = *static_cast<CopyTask*>(payload);
-                                             return report(move_rows(task.queue, task.shape), message);
-                                           },
-                                       .release = [](void* payload) { delete[] static_cast<CopyTask*>(payload)->staged; },
-                                       .ready = nullptr,
-                                       .flags = 0};
+void visit_rows(const void* first, size_t pitch, const CopyShape& shape, uint32_t flags, SoftnpuAccessVisitor visitor,
+                void* context) {
+  if (shape.height > SOFTNPU_MOST_PIECES) return visitor(context, first, pitch * (shape.height - 1) + shape.width, flags);
+  for (size_t row = 0; row < shape.height; ++row) {
+    visitor(context, static_cast<const std::byte*>(first) + row * pitch, shape.width, flags);
+  }
+}
+
+void visit_copy(const CopyShape& shape, SoftnpuAccessVisitor visitor, void* context, uint32_t flags = 0) {
+  visit_rows(shape.destination, shape.destination_pitch, shape, flags | SOFTNPU_ACCESS_WRITES, visitor, context);
+  visit_rows(shape.source, shape.source_pitch, shape, flags, visitor, context);
+}
+
+constexpr SoftnpuTaskKind kCopyKind = {
+    .name = "aclrtMemcpyAsync",
+    .run =
+        [](void* payload, char* message) {
+          const auto& task = *static_cast<CopyTask*>(payload);
+          return report(move_rows(task.queue, task.shape), message);
+        },
+    .release = [](void* payload) { delete[] static_cast<CopyTask*>(payload)->staged; },
+    .ready = nullptr,
+    .flags = 0,
+    .visit = [](const void* payload, SoftnpuAccessVisitor visitor,
+                void* context) { visit_copy(static_cast<const CopyTask*>(payload)->shape, visitor, context); }};
 
 // For copies that run in the calling thread, outside of any stream.
 constexpr SoftnpuTaskKind kCopyNowKind = {
-    .name = "aclrtMemcpy", .run = nullptr, .release = nullptr, .ready = nullptr, .flags = 0};
+    .name = "aclrtMemcpy", .run = nullptr, .release = nullptr, .ready = nullptr, .flags = 0, .visit = nullptr};
 
 struct FillTask {
   void* destination;
@@ -68,7 +85,12 @@ constexpr SoftnpuTaskKind kFillKind = {.name = "aclrtMemsetAsync",
                                            },
                                        .release = nullptr,
                                        .ready = nullptr,
-                                       .flags = 0};
+                                       .flags = 0,
+                                       .visit =
+                                           [](const void* payload, SoftnpuAccessVisitor visitor, void* context) {
+                                             const auto& task = *static_cast<const FillTask*>(payload);
+                                             visitor(context, task.destination, task.bytes, SOFTNPU_ACCESS_WRITES);
+                                           }};
 
 // From the first byte of the first row to the last byte of the last one; 0 if that overflows.
 size_t span_of(size_t pitch, size_t width, size_t height) {
@@ -150,11 +172,22 @@ Result<CheckedCopy> check_copy(const CopyShape& shape) {
 Status copy_now(const CheckedCopy& copy) {
   SOFTNPU_RETURN_IF_ERROR(Faults::at_call(FaultPoint::kCopy));
   const RunningTask running(kCopyNowKind);
+  if (races_are_checked()) {
+    const bool is_word = copy.shape.width == sizeof(uint64_t) && copy.shape.height == 1;  // the engine moves it in one piece
+    SOFTNPU_RETURN_IF_ERROR(races().check_host("aclrtMemcpy", [&](SoftnpuAccessVisitor visitor, void* context) {
+      visit_copy(copy.shape, visitor, context, is_word ? SOFTNPU_ACCESS_ATOMIC : 0);
+    }));
+  }
   return move_rows(nullptr, copy.shape);
 }
 
 Status fill_now(const Place& destination, uint8_t value, size_t bytes) {
   SOFTNPU_RETURN_IF_ERROR(Faults::at_call(FaultPoint::kCopy));
+  if (races_are_checked()) {
+    SOFTNPU_RETURN_IF_ERROR(races().check_host("aclrtMemset", [&](SoftnpuAccessVisitor visitor, void* context) {
+      visitor(context, destination.address, bytes, SOFTNPU_ACCESS_WRITES);
+    }));
+  }
   return engine().fill(nullptr, destination.address, value, bytes);
 }
 
@@ -205,7 +238,7 @@ Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stre
   const uint64_t cost = task.shape.width / kBytesPerUnitOfCost * task.shape.height;
   SOFTNPU_RETURN_IF_ERROR(Faults::submit(FaultPoint::kCopy, stream, kCopyKind, &task, sizeof task, cost));
   staged.release();
-  if (waits) stream.queue().wait(stream.queue().submitted(), Deadline::never());
+  if (waits) stream.await(stream.queue().submitted(), Deadline::never());
   return {};
 }
 

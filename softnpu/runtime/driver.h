@@ -21,8 +21,20 @@ enum { SOFTNPU_DRIVER_VERSION = 2, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSA
 
 enum {
   SOFTNPU_TASK_ON_WORKER = 1, /* runs host code of the client: only the stream's own thread may run it */
-  SOFTNPU_TASK_ALWAYS = 2     /* runs even where an earlier failure makes the stream skip its tasks */
+  SOFTNPU_TASK_ALWAYS = 2,    /* runs even where an earlier failure makes the stream skip its tasks */
+  SOFTNPU_TASK_OUTSIDE = 4 /* `ready` looks at what no stream of this process orders: the race check judges nothing behind it */
 };
+
+enum {
+  SOFTNPU_ACCESS_WRITES = 1, /* writes, and perhaps reads; without it the range is only read */
+  SOFTNPU_ACCESS_ATOMIC = 2  /* one whole word at once: never in conflict with another such access */
+};
+
+/* Takes one range of memory that a task touches, by the address that kernels use. */
+typedef void (*SoftnpuAccessVisitor)(void* context, const void* address, size_t bytes, uint32_t flags);
+
+/* More pieces than this are better reported as the one range that contains them. */
+enum { SOFTNPU_MOST_PIECES = 1024 };
 
 /* What a task does. One constant object per kind; a task is a kind and a copy of its payload. */
 typedef struct SoftnpuTaskKind {
@@ -36,6 +48,9 @@ typedef struct SoftnpuTaskKind {
   /* False while the task has to wait for something outside its stream. Null means always ready. Called often: must be cheap. */
   bool (*ready)(const void* payload);
   uint32_t flags;
+  /* Tells `visitor` every range that `run` will touch, for the race check (runtime/races.h). Called before the task is queued and
+   * only if that check is on. Null means that nobody is told. */
+  void (*visit)(const void* payload, SoftnpuAccessVisitor visitor, void* context);
 } SoftnpuTaskKind;
 
 typedef struct SoftnpuDriver {

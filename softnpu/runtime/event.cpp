@@ -35,12 +35,14 @@ constexpr SoftnpuTaskKind kSharedRecordKind = {.name = "aclrtRecordEvent",
                                                .run = finish_shared_record,
                                                .release = drop_shared,
                                                .ready = nullptr,
-                                               .flags = SOFTNPU_TASK_ALWAYS};
+                                               .flags = SOFTNPU_TASK_ALWAYS,
+                                               .visit = nullptr};
 constexpr SoftnpuTaskKind kSharedWaitKind = {.name = "aclrtStreamWaitEvent",
                                              .run = [](void*, char*) { return aclError(ACL_SUCCESS); },
                                              .release = drop_shared,
                                              .ready = shared_record_is_reached,
-                                             .flags = 0};
+                                             .flags = SOFTNPU_TASK_OUTSIDE,
+                                             .visit = nullptr};
 
 }  // namespace
 
@@ -61,11 +63,13 @@ const SoftnpuTaskKind Event::kStampKind = {.name = "aclrtRecordEvent",
                                            },
                                            .release = nullptr,
                                            .ready = nullptr,
-                                           .flags = SOFTNPU_TASK_ALWAYS};
+                                           .flags = SOFTNPU_TASK_ALWAYS,
+                                           .visit = nullptr};
 
 void Event::open(Family family, uint32_t flags) {
   std::lock_guard guard(lock_);
   family_ = family;
+  clock_ = {};
   flags_ = flags;
   pending_waits_.store(0, std::memory_order_relaxed);
   mark_ = {};
@@ -76,7 +80,14 @@ void Event::close() {
   std::lock_guard guard(lock_);
   shared_.reset();
   mark_ = {};
+  clock_ = {};
   ++records_;
+}
+
+// With lock_ held.
+void Event::set_mark(Stream& stream) {
+  mark_ = {&stream.queue(), stream.queue().submitted()};
+  if (races_are_checked()) clock_ = races().clock_at(stream.queue().number(), mark_.ticket);
 }
 
 Status Event::record(Stream& stream) {
@@ -84,7 +95,7 @@ Status Event::record(Stream& stream) {
   std::lock_guard guard(lock_);
   if (!has_timing()) {
     ++records_;
-    mark_ = {&stream.queue(), stream.queue().submitted()};
+    set_mark(stream);
     return {};
   }
   const Stamp stamp{this, records_ + 1};
@@ -93,7 +104,7 @@ Status Event::record(Stream& stream) {
   lock_.unlock();
   Status status = stream.submit(kStampKind, &stamp, sizeof stamp, 0);
   lock_.lock();
-  if (status.ok() && records_ == stamp.record) mark_ = {&stream.queue(), stream.queue().submitted()};
+  if (status.ok() && records_ == stamp.record) set_mark(stream);
   return status;
 }
 
@@ -105,14 +116,21 @@ Status Event::record_shared(Stream& stream) {
   return {};
 }
 
-QueueMark Event::mark() const {
+QueueMark Event::mark(RaceClock* clock) const {
   std::lock_guard guard(lock_);
+  if (races_are_checked()) {
+    *clock = clock_;
+    clock->is_unclear |= shared_ != nullptr;  // another process may have recorded it
+  }
   return mark_;
 }
 
 Status Event::wait(Stream& stream, std::chrono::seconds timeout) {
+  RaceClock then;
+  const QueueMark newest = mark(&then);
+  // A wait that is dropped because it is over orders the streams no less.
+  if (races_are_checked()) races().stream_learns(stream.queue().number(), then);
   if (shared_ != nullptr) return wait_shared(stream);
-  const QueueMark newest = mark();
   if (newest.queue == nullptr || newest.queue == &stream.queue()) return {};
   if (newest.queue->reached(newest.ticket) && !newest.queue->has_failed()) return {};
   if (family_ == Family::kExtended) return stream.submit_wait(newest, timeout);
@@ -138,13 +156,18 @@ Status Event::wait_shared(Stream& stream) {
 void Event::reset() {
   std::lock_guard guard(lock_);
   mark_ = {};
+  clock_ = {};
   ++records_;
 }
 
 bool Event::reached() const {
-  if (shared_ != nullptr) return shared_->reached(shared_->newest_record());
-  const QueueMark newest = mark();
-  return newest.queue == nullptr || newest.queue->reached(newest.ticket);
+  TaskQueue::poll();
+  RaceClock then;
+  const QueueMark newest = mark(&then);
+  const bool is_reached = shared_ != nullptr ? shared_->reached(shared_->newest_record())
+                                             : newest.queue == nullptr || newest.queue->reached(newest.ticket);
+  if (is_reached && races_are_checked()) races().host_learns(then);
+  return is_reached;
 }
 
 Status Event::synchronize(Deadline deadline) {
@@ -158,16 +181,19 @@ Status Event::synchronize(Deadline deadline) {
     while (!shared_->reached(record)) {
       SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
       if (deadline.passed()) return timed_out();
+      TaskQueue::poll();
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::microseconds(1000));
     }
   }
-  const QueueMark newest = mark();
-  if (newest.queue == nullptr) return {};
-  if (!newest.queue->wait(newest.ticket, deadline)) {
+  RaceClock then;
+  const QueueMark newest = mark(&then);
+  if (newest.queue != nullptr && !newest.queue->wait(newest.ticket, deadline)) {
     SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
     return timed_out();
   }
+  if (races_are_checked()) races().host_learns(then);
+  if (newest.queue == nullptr) return {};
   return newest.queue->take_failure(newest.ticket);
 }
 

@@ -13,6 +13,7 @@
 
 #include "runtime/handle.h"
 #include "runtime/ipc_event.h"
+#include "runtime/races.h"
 #include "runtime/task_queue.h"
 
 namespace softnpu {
@@ -62,7 +63,9 @@ class Event : public Slot {
  private:
   struct Stamp;
   static const SoftnpuTaskKind kStampKind;
-  QueueMark mark() const;
+  // The newest mark and, where races are checked, what is over when it is reached.
+  QueueMark mark(RaceClock* clock) const;
+  void set_mark(Stream& stream);
   Status record_shared(Stream& stream);
   Status wait_shared(Stream& stream);
 
@@ -73,6 +76,7 @@ class Event : public Slot {
 
   mutable Lock lock_;
   QueueMark mark_{};      // the newest; guarded by lock_, as is all that follows
+  RaceClock clock_;       // what is over when the mark is reached; only while races are checked
   uint64_t records_ = 0;  // counts records, over all lives of this slot
   uint64_t stamped_ = 0;  // the record that `stamp_` belongs to
   uint64_t stamp_ = 0;

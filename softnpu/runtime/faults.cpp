@@ -93,9 +93,18 @@ bool altered_is_ready(const void* payload) {
   return task.kind->ready == nullptr || task.kind->ready(task.payload);
 }
 
+void visit_altered(const void* payload, SoftnpuAccessVisitor visitor, void* context) {
+  const AlteredTask& task = altered(payload);
+  if (task.kind->visit != nullptr) task.kind->visit(task.payload, visitor, context);
+}
+
 const SoftnpuTaskKind& altered_kind(Plan& plan, const SoftnpuTaskKind& kind) {
-  const SoftnpuTaskKind disguise{
-      .name = kind.name, .run = run_altered, .release = release_altered, .ready = altered_is_ready, .flags = kind.flags};
+  const SoftnpuTaskKind disguise{.name = kind.name,
+                                 .run = run_altered,
+                                 .release = release_altered,
+                                 .ready = altered_is_ready,
+                                 .flags = kind.flags,
+                                 .visit = visit_altered};
   return plan.altered_kinds.try_emplace(&kind, disguise).first->second;
 }
 

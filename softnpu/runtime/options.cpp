@@ -34,7 +34,8 @@ constexpr std::string_view kSocNames[] = {
     "Ascend310P2",    "Ascend310P3",    "Ascend310P4",       "Ascend310P5",    "Ascend310P6",    "Ascend310P7",
     "Ascend310B1",    "Ascend310B2",    "Ascend310B3",       "Ascend310B4",
 };
-constexpr std::string_view kLaunchNames[] = {"hybrid", "queue", "sync"};  // in the order of LaunchMode
+constexpr std::string_view kLaunchNames[] = {"hybrid", "queue", "sync", "shuffle"};  // in the order of LaunchMode
+constexpr std::string_view kRaceCheckNames[] = {"off", "report", "fail"};            // in the order of RaceCheck
 
 std::string_view trim(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
@@ -80,6 +81,15 @@ bool parse_bytes(std::string_view value, uint64_t most, uint64_t& out) {
 bool parse_switch(std::string_view value, bool& out) {
   if (value != "0" && value != "1") return false;
   out = value == "1";
+  return true;
+}
+
+// `names` are in the order of the enum.
+template <typename Enum, size_t kCount>
+bool parse_name(std::string_view value, const std::string_view (&names)[kCount], Enum& out) {
+  const auto* name = std::find(std::begin(names), std::end(names), value);
+  if (name == std::end(names)) return false;
+  out = static_cast<Enum>(name - std::begin(names));
   return true;
 }
 
@@ -167,16 +177,27 @@ constexpr std::array kSettings = {
               return true;
             },
             [](const Options& o) { return o.soc_name; }},
-    Setting{{"SOFTNPU_LAUNCH", "hybrid, queue or sync", "hybrid",
-             "hybrid: a small task on an idle stream runs in the launching call, others are queued; queue: all are queued; "
-             "sync: a launch returns after its task is done. Results and order are the same"},
-            [](std::string_view value, Options& o) {
-              const auto* name = std::find(std::begin(kLaunchNames), std::end(kLaunchNames), value);
-              if (name == std::end(kLaunchNames)) return false;
-              o.launch = static_cast<LaunchMode>(name - std::begin(kLaunchNames));
-              return true;
-            },
-            [](const Options& o) { return std::string(kLaunchNames[static_cast<int>(o.launch)]); }},
+    Setting{
+        {"SOFTNPU_LAUNCH", "hybrid, queue, sync or shuffle", "hybrid",
+         "hybrid: a small task on an idle stream runs in the launching call, others are queued; queue: all are queued; "
+         "sync: a launch returns after its task is done; shuffle: tasks run while the program waits, streams in a random order. "
+         "A program without races has the same results with each"},
+        [](std::string_view value, Options& o) { return parse_name(value, kLaunchNames, o.launch); },
+        [](const Options& o) { return std::string(kLaunchNames[static_cast<int>(o.launch)]); }},
+    Setting{{"SOFTNPU_SHUFFLE_SEED", "a whole number", "0", "which of the random orders SOFTNPU_LAUNCH=shuffle takes"},
+            [](std::string_view value, Options& o) { return parse_number(value, uint64_t{0}, UINT64_MAX, o.shuffle_seed); },
+            [](const Options& o) { return text(o.shuffle_seed); }},
+    Setting{
+        {"SOFTNPU_RACE_CHECK", "off, report or fail, or their numbers 0, 1 and 2", "off",
+         "report: two tasks of different streams that touch the same memory, one of them writing, without anything that orders "
+         "them are reported on stderr and in the log; fail: the call that makes the second one fails, too. Slower"},
+        [](std::string_view value, Options& o) {
+          int number = 0;
+          if (!parse_number(value, 0, 2, number)) return parse_name(value, kRaceCheckNames, o.race_check);
+          o.race_check = static_cast<RaceCheck>(number);
+          return true;
+        },
+        [](const Options& o) { return std::string(kRaceCheckNames[static_cast<int>(o.race_check)]); }},
     Setting{{"SOFTNPU_MEMORY_CHECK", "none, or a list of redzone, poison, guard separated by commas", "none",
              "redzone: patterns around allocations, checked after each operator and at free; poison: fresh and freed memory is "
              "filled with patterns; guard: inaccessible pages around allocations. For finding errors; slower"},

@@ -17,10 +17,13 @@
 namespace softnpu {
 
 enum class LaunchMode {
-  kHybrid,  // a small task on an idle stream runs in the launching call, everything else is queued
-  kQueue,   // every task is queued
-  kSync,    // every launch returns after its task is done
+  kHybrid,   // a small task on an idle stream runs in the launching call, everything else is queued
+  kQueue,    // every task is queued
+  kSync,     // every launch returns after its task is done
+  kShuffle,  // tasks run while somebody waits, streams in a random order (shuffle.h)
 };
+
+enum class RaceCheck { kOff, kReport, kFail };
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kNone };
 
@@ -38,7 +41,9 @@ struct Options {
   uint64_t host_memory = 0;          // what all devices of all processes may hold together
   std::string soc_name = "Ascend910B3";
   LaunchMode launch = LaunchMode::kHybrid;
+  uint64_t shuffle_seed = 0;
   MemoryCheck memory_check;
+  RaceCheck race_check = RaceCheck::kOff;
   std::string faults;  // rules of faults.h; empty: none
   bool fault_report = true;
   std::string ledger_dir = "/dev/shm";

@@ -6,6 +6,7 @@
 #include "runtime/exception.h"
 #include "runtime/log.h"
 #include "runtime/process.h"
+#include "runtime/races.h"
 #include "runtime/thread_state.h"
 
 namespace softnpu {
@@ -28,7 +29,16 @@ Status Stream::open(Context& context, uint32_t priority) {
 
 void Stream::close() {
   Reports::instance().forget(*this);
-  queue_.close([](void* stream) { stream_pool().give_back(*static_cast<Stream*>(stream)); }, this);
+  const auto give_back = [](void* argument) {
+    auto& stream = *static_cast<Stream*>(argument);
+    if (races_are_checked()) {  // what was dropped will not touch memory any more
+      RaceClock end;
+      end.learn(stream.queue_.number(), stream.queue_.submitted());
+      races().host_learns(end);
+    }
+    stream_pool().give_back(stream);
+  };
+  queue_.close(give_back, this);
 }
 
 void Stream::reset_core_limits() {
@@ -61,13 +71,29 @@ Status Stream::synchronize(Ticket ticket, Deadline deadline) {
   return take_failure();
 }
 
+bool Stream::await(Ticket ticket, Deadline deadline) {
+  if (!races_are_checked()) return queue_.wait(ticket, deadline);
+  const RaceClock then = races().clock_at(queue_.number(), ticket);
+  if (!queue_.wait(ticket, deadline)) return false;
+  races().host_learns(then);
+  return true;
+}
+
+bool Stream::query() {
+  TaskQueue::poll();
+  const Ticket newest = queue_.submitted();
+  if (!queue_.reached(newest)) return false;
+  if (races_are_checked()) races().host_learns(races().clock_at(queue_.number(), newest));
+  return true;
+}
+
 Status Stream::wait(Deadline deadline) { return wait(queue_.submitted(), deadline); }
 
 Status Stream::wait(Ticket ticket, Deadline deadline) {
   SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   const uint32_t aborts = queue_.abort_count();
   const bool was_pending = !queue_.reached(ticket);
-  if (!queue_.wait(ticket, deadline)) {
+  if (!await(ticket, deadline)) {
     SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
     return {ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, text("stream ", id(), " still works after the time given; its tasks go on")};
   }
@@ -83,7 +109,7 @@ Status Stream::abort(aclError reason, Deadline deadline) {
   abort_reason_.store(reason, std::memory_order_relaxed);
   const Ticket newest = queue_.submitted();
   queue_.skip_pending();
-  if (queue_.wait(newest, deadline)) return {};
+  if (await(newest, deadline)) return {};
   return {ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
           text("the task that runs on stream ", id(), " did not end in the time given; pending ones are dropped")};
 }

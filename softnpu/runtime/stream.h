@@ -52,6 +52,10 @@ class Stream : public Slot, private TaskQueue::Observer {
   Status synchronize(Deadline deadline);
   // The same up to a task of this stream; where that is done already, `deadline` does not matter.
   Status synchronize(Ticket ticket, Deadline deadline);
+  // Whether everything submitted before is done; does not wait.
+  bool query();
+  // Whether `ticket` was reached before `deadline`. What is over then, the host knows (races.h).
+  bool await(Ticket ticket, Deadline deadline);
   // The two halves of synchronize(): for those who wait for several streams before they ask any of them how it went.
   Status wait(Deadline deadline);
   Status take_failure() { return queue_.take_failure(queue_.submitted()); }

@@ -14,7 +14,9 @@
 
 #include "runtime/log.h"
 #include "runtime/options.h"
+#include "runtime/races.h"
 #include "runtime/running_task.h"
+#include "runtime/shuffle.h"
 
 namespace softnpu {
 namespace {
@@ -55,7 +57,9 @@ void end_wait(void* payload) {
 }
 
 constexpr SoftnpuTaskKind kWaitKind = {
-    .name = "aclrtStreamWaitEvent", .run = run_wait, .release = end_wait, .ready = wait_is_ready, .flags = 0};
+    .name = "aclrtStreamWaitEvent", .run = run_wait, .release = end_wait, .ready = wait_is_ready, .flags = 0, .visit = nullptr};
+
+bool shuffles() { return options().launch == LaunchMode::kShuffle; }
 
 bool is_ready(const SoftnpuTaskKind& kind, const void* payload) { return kind.ready == nullptr || kind.ready(payload); }
 
@@ -108,11 +112,15 @@ void TaskQueue::open(Observer& observer, uint32_t number, uint32_t priority) {
   failure_ = Status();
   stopped_ = false;
   closed_ = false;
+  if (shuffles()) shuffle().enter(*this);
 }
 
 Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost) {
-  const LaunchMode mode = options().launch;
+  const Options& settings = options();
+  const LaunchMode mode = settings.launch;
   const bool may_run_here = mode == LaunchMode::kHybrid && cost <= kInlineCost && !(kind.flags & SOFTNPU_TASK_ON_WORKER);
+  const bool races_are_checked = settings.race_check != RaceCheck::kOff;
+  const std::string* origin = races_are_checked && kind.visit != nullptr ? races().origin() : nullptr;
   submit_lock_.lock();
   Ticket ticket = 0;
   for (;;) {
@@ -123,10 +131,6 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
     }
     const Ticket before = tail_.load(std::memory_order_relaxed);
     ticket = before + 1;
-    if (may_run_here && head_.load(std::memory_order_acquire) == before && is_ready(kind, payload)) {
-      run_inline(kind, payload, ticket);
-      return {};
-    }
     if (before - known_head_ < kCapacity) [[likely]]
       break;
     known_head_ = head_.load(std::memory_order_acquire);
@@ -134,6 +138,17 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
     submit_lock_.unlock();
     wait(before + 1 - kCapacity, Deadline::never());
     submit_lock_.lock();
+  }
+  if (races_are_checked) [[unlikely]] {
+    Status status = races().admit(number_, ticket, kind, payload, origin);
+    if (!status.ok()) {
+      submit_lock_.unlock();
+      return status;
+    }
+  }
+  if (may_run_here && head_.load(std::memory_order_acquire) == ticket - 1 && is_ready(kind, payload)) {
+    run_inline(kind, payload, ticket);
+    return {};
   }
   if (!worker_exists_) [[unlikely]] {
     if (Status status = start_worker(); !status.ok()) {
@@ -147,6 +162,11 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
   std::memcpy(task.payload, payload, bytes);
   tail_.store(ticket, std::memory_order_seq_cst);
   submit_lock_.unlock();
+  if (mode == LaunchMode::kShuffle) {
+    if (kind.flags & SOFTNPU_TASK_ON_WORKER) worker_signal_.raise();
+    shuffle().task_added();
+    return {};
+  }
   // Whoever runs tasks now looks at the tail again before it stops.
   if (!running_.load(std::memory_order_seq_cst)) worker_signal_.raise();
   if (mode == LaunchMode::kSync) wait(ticket, Deadline::never());
@@ -221,6 +241,8 @@ bool TaskQueue::drain(Runner runner, Ticket target, Deadline deadline, QueueMark
     Task& task = ring_[done % kCapacity];
     const SoftnpuTaskKind& kind = *task.kind;
     if (!skips(kind, ticket)) {
+      if (runner == Runner::kWorker && shuffles() && !is_for_worker(task) && !closing_.load(std::memory_order_relaxed))
+        return false;
       const bool ready = is_ready(kind, task.payload);
       if (runner == Runner::kHelper && (!ready || (kind.flags & SOFTNPU_TASK_ON_WORKER))) {
         if (&kind == &kWaitKind) *blocker = reinterpret_cast<WaitPayload*>(task.payload)->mark;
@@ -234,6 +256,35 @@ bool TaskQueue::drain(Runner runner, Ticket target, Deadline deadline, QueueMark
     if (g_exiting.load(std::memory_order_relaxed)) [[unlikely]]
       return true;
   }
+}
+
+bool TaskQueue::is_for_worker(const Task& task) {
+  if (task.kind->flags & SOFTNPU_TASK_ON_WORKER) return true;
+  return task.kind == &kWaitKind && reinterpret_cast<const WaitPayload*>(task.payload)->timeout.count() != 0;
+}
+
+bool TaskQueue::begin_step() {
+  if (idle() || g_exiting.load(std::memory_order_relaxed) || !try_become_runner()) return false;
+  const Ticket done = head_.load(std::memory_order_relaxed);
+  const bool has_task = done < tail_.load(std::memory_order_seq_cst);
+  const Task& task = ring_[done % kCapacity];
+  if (has_task && skips(*task.kind, done + 1)) return true;
+  const bool is_for_worker = has_task && TaskQueue::is_for_worker(task);
+  if (has_task && !is_for_worker && is_ready(*task.kind, task.payload)) return true;
+  running_.store(false, std::memory_order_seq_cst);
+  if (is_for_worker || closing_.load(std::memory_order_seq_cst)) worker_signal_.raise();
+  return false;
+}
+
+void TaskQueue::finish_step() {
+  QueueMark unused;
+  drain(Runner::kHelper, head_.load(std::memory_order_relaxed) + 1, Deadline::never(), &unused);
+  running_.store(false, std::memory_order_seq_cst);
+  if (closing_.load(std::memory_order_seq_cst)) worker_signal_.raise();
+}
+
+void TaskQueue::poll() {
+  if (shuffles()) shuffle().step();
 }
 
 bool TaskQueue::await_ready(const Task& task, Ticket ticket) {
@@ -263,12 +314,22 @@ bool TaskQueue::await_ready(const Task& task, Ticket ticket) {
 
 bool TaskQueue::wait(Ticket ticket, Deadline deadline) {
   if (reached(ticket)) return true;
+  if (shuffles()) return wait_shuffling(ticket, deadline);
   if (wait_helping(ticket, deadline, 0)) return true;
   for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
     if (reached(ticket)) return true;
     cpu_relax();
   }
   wait_sleeping(ticket, deadline);
+  return reached(ticket);
+}
+
+bool TaskQueue::wait_shuffling(Ticket ticket, Deadline deadline) {
+  while (!reached(ticket) && !deadline.passed() && !g_exiting.load(std::memory_order_relaxed)) {
+    if (shuffle().step()) continue;
+    const Deadline soon = Deadline::after(kLongestPoll);  // what holds the streams may be outside of all of them
+    wait_sleeping(ticket, deadline.at() < soon.at() ? deadline : soon);
+  }
   return reached(ticket);
 }
 
@@ -362,9 +423,9 @@ void TaskQueue::work() {
   while (!g_exiting.load(std::memory_order_seq_cst)) {
     const bool has_work = head_.load(std::memory_order_relaxed) < tail_.load(std::memory_order_seq_cst);
     if (has_work && try_become_runner()) {
-      drain(Runner::kWorker, kSkipAll, Deadline::never(), nullptr);
+      const bool drained = drain(Runner::kWorker, kSkipAll, Deadline::never(), nullptr);
       stop_running(Runner::kWorker);
-      continue;
+      if (drained) continue;
     }
     if (!has_work && closing_.load(std::memory_order_seq_cst) && try_become_runner()) {
       running_.store(false, std::memory_order_seq_cst);
@@ -393,6 +454,7 @@ void TaskQueue::close(void (*closed)(void*), void* argument) {
     closing_.store(true, std::memory_order_seq_cst);
     has_worker = worker_exists_;
   }
+  if (shuffles()) shuffle().leave(*this);
   if (has_worker) {
     worker_signal_.raise();
     return;
@@ -417,6 +479,7 @@ void TaskQueue::finish_closing() {
 
 void TaskQueue::stop_all_workers() { g_exiting.store(true, std::memory_order_seq_cst); }
 
+bool TaskQueue::is_exiting() { return g_exiting.load(std::memory_order_relaxed); }
 Status TaskQueue::check_not_exiting() {
   if (!g_exiting.load(std::memory_order_seq_cst)) [[likely]]
     return {};

@@ -10,7 +10,8 @@
 // At any time at most one thread runs tasks: the one that holds the runner's role. It is the queue's own worker thread, or a
 // thread that waits (it helps, but leaves to the worker what is marked SOFTNPU_TASK_ON_WORKER, and what may take longer than it
 // has time), or the thread that submits a cheap task to an idle queue. Order and results are the same for all three. The worker
-// thread exists from the first task that it is needed for; it sleeps when there is nothing to do.
+// thread exists from the first task that it is needed for; it sleeps when there is nothing to do. With SOFTNPU_LAUNCH=shuffle a
+// worker runs only what nobody else may, and shuffle.h decides about the rest.
 //
 // A task that fails makes the queue skip everything submitted before the failure is taken with take_failure(). A queue that waits
 // for a mark behind such a failure fails with it: what it would do next might use what the failed task did not make.
@@ -72,6 +73,10 @@ class TaskQueue {
   Ticket submitted() const { return tail_.load(std::memory_order_acquire); }
   bool reached(Ticket ticket) const { return head_.load(std::memory_order_seq_cst) >= ticket; }
   bool idle() const { return reached(submitted()); }
+  // The ticket of the task that ended last.
+  Ticket finished() const { return head_.load(std::memory_order_acquire); }
+  // What open() said.
+  uint32_t number() const { return number_; }
   // Whether a task runs at this moment (a snapshot, for statistics).
   bool busy() const { return running_.load(std::memory_order_relaxed) && !idle(); }
   // The kind of the task that runs at this moment, or null (a guess, for reports of faults; fit for signal handlers).
@@ -81,6 +86,15 @@ class TaskQueue {
   // is not interrupted: with a deadline it takes only those whose cost promises an end in time, so that the deadline is missed by
   // little. At process exit it does not wait for tasks that only a worker may run.
   bool wait(Ticket ticket, Deadline deadline);
+
+  // To be called before a client asks whether something is reached: where tasks run only while somebody waits, it is time for
+  // one.
+  static void poll();
+
+  // For shuffle.h, which runs one task at a time. begin_step() takes the runner's role if the next task is one for a helper; then
+  // finish_step() runs it.
+  bool begin_step();
+  void finish_step();
 
   // The failure of a task up to `ticket`, once. Tasks submitted until now are skipped, later ones run.
   Status take_failure(Ticket ticket);
@@ -100,6 +114,7 @@ class TaskQueue {
 
   // At process exit: no task starts any more.
   static void stop_all_workers();
+  static bool is_exiting();
   // Fails with ACL_ERROR_RT_STREAM_ABORT from then on: why a wait that is not over will never be.
   static Status check_not_exiting();
   // Worker threads that have not ended.
@@ -145,7 +160,10 @@ class TaskQueue {
   }
   // On the worker: sleeps until the task is ready. False if it is to be skipped or timed out instead.
   bool await_ready(const Task& task, Ticket ticket);
+  // Whether only the worker may run the task, or knows when to give up waiting for it.
+  static bool is_for_worker(const Task& task);
   bool wait_helping(Ticket ticket, Deadline deadline, int depth);
+  bool wait_shuffling(Ticket ticket, Deadline deadline);
   void wait_sleeping(Ticket ticket, Deadline deadline);
   void fail(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message);
   Status start_worker();

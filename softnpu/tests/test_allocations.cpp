@@ -94,7 +94,8 @@ constexpr SoftnpuTaskKind kEmpty = {.name = "empty",
                                     .run = [](void*, char*) -> aclError { return ACL_SUCCESS; },
                                     .release = nullptr,
                                     .ready = nullptr,
-                                    .flags = 0};
+                                    .flags = 0,
+                                    .visit = nullptr};
 constexpr SoftnpuTaskKind kHold = {.name = "hold",
                                    .run = [](void* payload, char*) -> aclError {
                                      static_cast<Hold*>(payload)->opened->wait(false);
@@ -102,7 +103,8 @@ constexpr SoftnpuTaskKind kHold = {.name = "hold",
                                    },
                                    .release = nullptr,
                                    .ready = nullptr,
-                                   .flags = SOFTNPU_TASK_ON_WORKER};
+                                   .flags = SOFTNPU_TASK_ON_WORKER,
+                                   .visit = nullptr};
 
 aclError launch_empty(aclrtStream stream, uint64_t cost) {
   const uint64_t payload[8] = {};

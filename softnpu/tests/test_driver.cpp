@@ -40,7 +40,7 @@ aclError remember(void* payload, char*) {
 }
 
 constexpr SoftnpuTaskKind kRemember = {
-    .name = "remember", .run = remember, .release = [](void*) { ++g_releases; }, .ready = nullptr, .flags = 0};
+    .name = "remember", .run = remember, .release = [](void*) { ++g_releases; }, .ready = nullptr, .flags = 0, .visit = nullptr};
 
 TEST_F(DriverTest, APayloadIsCopiedWhole) {
   for (const uint64_t cost : {Task::kSmallCost, Task::kLargeCost}) {
@@ -96,6 +96,7 @@ constexpr SoftnpuTaskKind kWaits = {
     .release = nullptr,
     .ready = [](const void*) { return g_is_ready.load(); },
     .flags = 0,
+    .visit = nullptr,
 };
 
 TEST_F(DriverTest, ATaskRunsWhenItIsReady) {
@@ -115,7 +116,8 @@ constexpr SoftnpuTaskKind kAlways = {.name = "always",
                                      .run = [](void*, char*) -> aclError { return ++g_runs, ACL_SUCCESS; },
                                      .release = nullptr,
                                      .ready = nullptr,
-                                     .flags = SOFTNPU_TASK_ALWAYS};
+                                     .flags = SOFTNPU_TASK_ALWAYS,
+                                     .visit = nullptr};
 
 TEST_F(DriverTest, ATaskMarkedAlwaysRunsBehindAFailure) {
   Stream stream = make_stream();

@@ -122,7 +122,7 @@ TEST_F(OptionsTest, ABadValueGivesOneWarningThatNamesVariableValueAndWhatIsAllow
       {"SOFTNPU_HOST_MEMORY", "much", bytes, "set=0"},
       {"SOFTNPU_SOC_NAME", "Ascend9000", "Ascend910B3", "soc=Ascend910B3"},
       {"SOFTNPU_SOC_NAME", "ascend910b3", "Ascend910B3", "soc=Ascend910B3"},
-      {"SOFTNPU_LAUNCH", "fast", "hybrid, queue or sync", "set=0"},
+      {"SOFTNPU_LAUNCH", "fast", "hybrid, queue, sync or shuffle", "set=0"},
       {"SOFTNPU_MEMORY_CHECK", "redzone,magic", "redzone, poison, guard", "set=0"},
       {"SOFTNPU_MEMORY_CHECK", "none,poison", "redzone, poison, guard", "set=0"},
       {"ASCEND_RT_VISIBLE_DEVICES", "0,9,1", "separated by commas", "devices=1"},

@@ -49,7 +49,13 @@ constexpr SoftnpuTaskKind kOverflowKind = {.name = "aclrtGetOverflowStatus",
                                            },
                                            .release = nullptr,
                                            .ready = nullptr,
-                                           .flags = 0};
+                                           .flags = 0,
+                                           .visit =
+                                               [](const void* payload, SoftnpuAccessVisitor visitor, void* context) {
+                                                 const auto& task = *static_cast<const OverflowTask*>(payload);
+                                                 if (task.output == nullptr) return;
+                                                 visitor(context, task.output, kOverflowBytes, SOFTNPU_ACCESS_WRITES);
+                                               }};
 
 }  // namespace
 

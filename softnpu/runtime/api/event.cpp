@@ -82,7 +82,8 @@ constexpr SoftnpuTaskKind kValueWaitKind = {.name = "aclrtValueWait",
                                             .run = [](void*, char*) { return aclError(ACL_SUCCESS); },
                                             .release = nullptr,
                                             .ready = value_is_there,
-                                            .flags = 0};
+                                            .flags = SOFTNPU_TASK_OUTSIDE,
+                                            .visit = nullptr};
 constexpr SoftnpuTaskKind kValueWriteKind = {
     .name = "aclrtValueWrite",
     .run = [](void* payload, char*) -> aclError {
@@ -92,7 +93,12 @@ constexpr SoftnpuTaskKind kValueWriteKind = {
     },
     .release = nullptr,
     .ready = nullptr,
-    .flags = 0};
+    .flags = 0,
+    .visit =
+        [](const void* payload, SoftnpuAccessVisitor visitor, void* context) {
+          const auto& task = *static_cast<const ValueTask*>(payload);
+          visitor(context, task.address, sizeof task.value, SOFTNPU_ACCESS_WRITES | SOFTNPU_ACCESS_ATOMIC);
+        }};
 
 Status submit_value_task(const SoftnpuTaskKind& kind, void* address, uint64_t value, uint32_t condition, Stream& stream) {
   if (reinterpret_cast<uintptr_t>(address) % sizeof value != 0) {

@@ -12,6 +12,7 @@
 #include "runtime/host_probe.h"
 #include "runtime/options.h"
 #include "runtime/process.h"
+#include "runtime/races.h"
 #include "runtime/reduce.h"
 #include "runtime/stream.h"
 #include "runtime/thread_state.h"
@@ -58,6 +59,7 @@ Status allocate(void** result, size_t size, const aclrtMallocConfig* config) {
   Result<void*> block = heap.allocate(size);
   if (!block.ok()) return block.take_status();
   *result = block.value();
+  if (races_are_checked()) races().forget(block.value(), size);
   return {};
 }
 
@@ -69,6 +71,7 @@ Status allocate_host(void** result, size_t size, const aclrtMallocConfig* config
   Result<void*> block = host_memory().allocate(size);
   if (!block.ok()) return block.take_status();
   *result = block.value();
+  if (races_are_checked()) races().forget(block.value(), size);
   return {};
 }
 
@@ -76,6 +79,14 @@ Status allocate_host(void** result, size_t size, const aclrtMallocConfig* config
 Result<void*> register_host(void* pointer, size_t size, uint32_t flags) {
   if (size > 0) SOFTNPU_RETURN_IF_ERROR(check_host_range(pointer, size, "ptr"));
   return host_memory().register_range(pointer, size, flags);
+}
+
+// Whether a stream may still use host memory that it is about to lose.
+Status check_host_release(const char* function, void* pointer, HostMemoryKind kind) {
+  if (!races_are_checked()) return {};
+  const HostRange range = host_memory().find(pointer);
+  if (range.kind != kind || range.base != pointer) return {};
+  return races().check_free(function, range.base, range.bytes);
 }
 
 Status check_room(size_t room, size_t count, const char* name) {
@@ -153,6 +164,7 @@ struct ReduceTask {
   void* destination;
   const void* source;
   size_t count;
+  size_t bytes;
   ReduceFunction function;
 };
 
@@ -164,7 +176,13 @@ constexpr SoftnpuTaskKind kReduceKind = {.name = "aclrtReduceAsync",
                                          },
                                          .release = nullptr,
                                          .ready = nullptr,
-                                         .flags = 0};
+                                         .flags = 0,
+                                         .visit =
+                                             [](const void* payload, SoftnpuAccessVisitor visitor, void* context) {
+                                               const auto& task = *static_cast<const ReduceTask*>(payload);
+                                               visitor(context, task.destination, task.bytes, SOFTNPU_ACCESS_WRITES);
+                                               visitor(context, task.source, task.bytes, 0);
+                                             }};
 
 }  // namespace
 
@@ -185,14 +203,25 @@ Status aclrtFree(void* devPtr) {
   const int host_number = Arena::device_of(devPtr);
   Heap* heap = device_is_visible(host_number) ? device_at(host_number).heap() : nullptr;
   if (heap == nullptr) return {ACL_ERROR_RT_PARAM_INVALID, text(devPtr, " was never allocated: its device was never used")};
-  return heap->free(devPtr);
+  Status race;
+  if (races_are_checked()) {
+    if (const auto block = heap->find(devPtr); block && block->base == devPtr) {
+      race = races().check_free("aclrtFree", block->base, block->bytes);
+    }
+  }
+  SOFTNPU_RETURN_IF_ERROR(heap->free(devPtr));
+  return race;
 }
 
 Status aclrtMallocHost(void** hostPtr, size_t size) { return allocate_host(hostPtr, size, nullptr); }
 
 Status aclrtMallocHostWithCfg(void** ptr, uint64_t size, aclrtMallocConfig* cfg) { return allocate_host(ptr, size, cfg); }
 
-Status aclrtFreeHost(void* hostPtr) { return host_memory().free(hostPtr); }
+Status aclrtFreeHost(void* hostPtr) {
+  Status race = check_host_release("aclrtFreeHost", hostPtr, HostMemoryKind::kPinned);
+  SOFTNPU_RETURN_IF_ERROR(host_memory().free(hostPtr));
+  return race;
+}
 
 Status aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
   Result<Context*> context = current_context();
@@ -257,7 +286,11 @@ Status aclrtHostRegisterV2(void* ptr, uint64_t size, uint32_t flag) {
   return address.ok() ? Status() : address.take_status();
 }
 
-Status aclrtHostUnregister(void* ptr) { return host_memory().unregister(ptr); }
+Status aclrtHostUnregister(void* ptr) {
+  Status race = check_host_release("aclrtHostUnregister", ptr, HostMemoryKind::kRegistered);
+  SOFTNPU_RETURN_IF_ERROR(host_memory().unregister(ptr));
+  return race;
+}
 
 Status aclrtHostGetDevicePointer(void* pHost, void** pDevice, uint32_t flag) {
   if (flag != 0) return {ACL_ERROR_RT_PARAM_INVALID, text("flag ", flag, " must be 0")};
@@ -358,7 +391,7 @@ Status aclrtReduceAsync(void* dst, const void* src, uint64_t count, aclrtReduceK
     if (reinterpret_cast<uintptr_t>(address) % element != 0)
       return {ACL_ERROR_RT_ADDR_UNALIGNED, text(address, " is not a multiple of the element size ", element)};
   }
-  const ReduceTask task{destination.value().address, source.value().address, count / element, function.value()};
+  const ReduceTask task{destination.value().address, source.value().address, count / element, count, function.value()};
   return Faults::submit(FaultPoint::kCopy, stream, kReduceKind, &task, sizeof task, task.count);
 }
 

@@ -62,7 +62,7 @@ Status aclrtSynchronizeStreamWithTimeout(Stream& stream, int32_t timeout) {
 }
 
 Status aclrtStreamQuery(Stream& stream, aclrtStreamStatus* status) {
-  *status = stream.queue().idle() ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
+  *status = stream.query() ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
   return {};
 }
 

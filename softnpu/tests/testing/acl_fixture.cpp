@@ -52,7 +52,8 @@ const SoftnpuTaskKind& kind_of(const Task& task) {
                      .run = [](void* payload, char* message) { return (*static_cast<TaskBody**>(payload))->run(message); },
                      .release = [](void* payload) { delete *static_cast<TaskBody**>(payload); },
                      .ready = nullptr,
-                     .flags = task.flags};
+                     .flags = task.flags,
+                     .visit = nullptr};
   }
   return entry->second;
 }
