@@ -220,6 +220,7 @@ TEST_F(CopyTest, AnAsynchronousCopyChecksItsKind) {
     EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID,
                      aclrtMemcpyAsync(way.to, 64, way.from, 64, static_cast<aclrtMemcpyKind>(99), nullptr));
   }
+  ASSERT_ACL(aclrtSynchronizeStream(nullptr));
 }
 
 TEST_F(CopyTest, WithPinnedMemoryTheCallReturnsBeforeTheCopy) {

@@ -68,6 +68,7 @@ TEST_F(PhaseOne, CallThatPassedBeforeDoesNotExcuseAnother) {
     const Operand wide({2, 4});
     EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, CALL(aclnnAdd, stream, a, wide, one, out));
   }
+  EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
 TEST_F(PhaseOne, MemoryThatKernelsCannotReachIsRefused) {

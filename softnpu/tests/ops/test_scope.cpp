@@ -54,6 +54,7 @@ TEST_F(Scope, ProfilerDoesNotSeeTheKernel) {
   ASSERT_ACL(CALL(aclnnRoll, stream, a, int_array({1}), int_array({0}), out));
   at::removeCallback(handle);
   EXPECT_EQ(seen, 0);
+  EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
 }  // namespace
