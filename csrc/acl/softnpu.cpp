@@ -16,4 +16,9 @@ std::string softnpu_control(const std::string& command) {
   return reply;
 }
 
+void set_softnpu_origin(int (*origin)(char* text, size_t bytes)) {
+  using SetOrigin = void (*)(int (*)(char*, size_t));
+  if (const auto set = reinterpret_cast<SetOrigin>(find_symbol("softnpuSetOrigin"))) set(origin);
+}
+
 }  // namespace torch_npu::acl

@@ -8,6 +8,7 @@
 
 #include "acl/library.h"
 #include "acl/symbol.h"
+#include "core/launch_trace.h"
 #include "core/uncached_memory.h"
 #include "core/wait.h"
 
@@ -138,6 +139,7 @@ void initialize() {
   const aclError code = ACL_FN(aclInit)(nullptr);
   if (code != ACL_ERROR_REPEAT_INITIALIZE) acl::check(code, "aclInit");  // another client of the library may have been first
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  tell_device_origins();
   initialized.store(true, std::memory_order_release);
 }
 

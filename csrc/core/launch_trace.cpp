@@ -3,11 +3,13 @@
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
 
+#include "acl/softnpu.h"
 #include "acl/symbol.h"
 
 namespace torch_npu {
@@ -69,6 +71,7 @@ class StreamTrace {
   std::deque<Launch> launches_;
 };
 
+// All streams; to be used through LockedTraces.
 struct Traces {
   static Traces& get() {
     static Traces* const traces = new Traces;
@@ -78,13 +81,40 @@ struct Traces {
   std::unordered_map<NPUStream, StreamTrace> by_stream;
 };
 
+// Whether this thread holds the lock of the traces. It must not wait for Python's lock then.
+thread_local constinit bool holds_traces = false;
+
+class LockedTraces {
+ public:
+  LockedTraces() : lock_(Traces::get().mutex) { holds_traces = true; }
+  ~LockedTraces() { holds_traces = false; }
+  LockedTraces(const LockedTraces&) = delete;
+  LockedTraces& operator=(const LockedTraces&) = delete;
+  Traces* operator->() const { return &Traces::get(); }
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+};
+
+int write_origin(char* text, size_t bytes) noexcept {
+  const PythonLocation where = python_location.load(std::memory_order_acquire);
+  if (where == nullptr || holds_traces || bytes == 0) return 0;
+  try {
+    const std::string line = where();
+    const size_t length = std::min(line.size(), bytes - 1);
+    *std::copy_n(line.data(), length, text) = '\0';
+    return static_cast<int>(length);
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
 // The launch that this thread waits for, if it waits for each.
 thread_local constinit const Launch* awaited = nullptr;
 
 std::string find_failed_launch(const std::string& message) {
-  Traces& traces = Traces::get();
-  const std::lock_guard lock(traces.mutex);
-  for (auto& [stream, trace] : traces.by_stream) {
+  const LockedTraces traces;
+  for (auto& [stream, trace] : traces->by_stream) {
     if (std::string text = trace.take_failed(message); !text.empty()) return text;
   }
   return {};
@@ -115,9 +145,12 @@ void detail::trace_launch(NPUStream stream, const char* op, std::string argument
     stream.synchronize();
     return;
   }
-  Traces& traces = Traces::get();
-  const std::lock_guard lock(traces.mutex);
-  traces.by_stream.try_emplace(stream, stream).first->second.add(std::move(launch));
+  const LockedTraces traces;
+  traces->by_stream.try_emplace(stream, stream).first->second.add(std::move(launch));
+}
+
+void tell_device_origins() {
+  if (options().debug) acl::set_softnpu_origin(write_origin);
 }
 
 void set_python_location(PythonLocation location) { python_location.store(location, std::memory_order_release); }

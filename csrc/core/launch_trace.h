@@ -34,6 +34,10 @@ inline void after_launch(NPUStream stream, const char* op, Describe&& describe) 
     detail::trace_launch(stream, op, describe());
 }
 
+// Lets the device name the Python line of a launch in its own reports, where TORCH_NPU_DEBUG=1 asks for that. Called once, when
+// the device library is initialised.
+void tell_device_origins();
+
 // Where Python is now, such as "train.py:12 in step"; empty if no Python code called. Set once by the bindings.
 using PythonLocation = std::string (*)();
 C10_EXPORT void set_python_location(PythonLocation location);
