@@ -55,7 +55,7 @@ def no_fallback(request):
     torch.npu.reset_fallback_stats()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def python():
     """Runs a program in a process of its own, away from the source tree, and gives the finished process."""
 
