@@ -23,3 +23,13 @@ foreach(name c10 torch_cpu torch)
   find_library(torch_library_${name} ${name} PATHS "${TORCH_DIR}/lib" NO_DEFAULT_PATH NO_CACHE REQUIRED)
   target_link_libraries(torch_by_path INTERFACE "${torch_library_${name}}")
 endforeach()
+
+# torch and the plugin hand C++ objects to each other, so they must share one C++ library.
+execute_process(
+  COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libstdc++.so
+  OUTPUT_VARIABLE shared_cxx_library
+  OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT IS_ABSOLUTE "${shared_cxx_library}")
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libstdc++.so and would link a second copy of the C++ library beside torch's. "
+                      "Name another compiler, for example CC=/usr/bin/gcc CXX=/usr/bin/g++.")
+endif()

@@ -80,7 +80,7 @@ class FallbackCall {
     if (value.isTensor()) {
       visit(value.toTensor());
     } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorList()) visit(tensor);
+      for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
     } else if (value.isOptionalTensorList()) {
       for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
         if (tensor.has_value()) visit(*tensor);
@@ -138,7 +138,7 @@ class FallbackCall {
     if (value.isTensor()) return to_cpu(value.toTensor());
     if (value.isTensorList()) {
       c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorList()) list.push_back(to_cpu(tensor));
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(to_cpu(tensor));
       return list;
     }
     if (value.isOptionalTensorList()) {
@@ -188,7 +188,7 @@ class FallbackCall {
         result = to_npu(result.toTensor());
       } else if (result.isTensorList()) {
         c10::List<at::Tensor> list;
-        for (const at::Tensor& tensor : result.toTensorList()) list.push_back(to_npu(tensor));
+        for (const at::Tensor& tensor : result.toTensorVector()) list.push_back(to_npu(tensor));
         result = list;
       }
     }

@@ -151,9 +151,7 @@ TEST_F(ShuffleTest, KeepsWhatStreamsPromise) {
   for (int seed = 0; seed < 3; ++seed) EXPECT_CHILD_PASSES("ChildShuffle.*", seeded(seed));
 }
 
-TEST_F(ShuffleTest, EventsAndStreamsDoWhatTheyAlwaysDo) {
-  EXPECT_CHILD_PASSES("EventTest.*:StreamTest.*", seeded(1));
-}
+TEST_F(ShuffleTest, EventsAndStreamsDoWhatTheyAlwaysDo) { EXPECT_CHILD_PASSES("EventTest.*:StreamTest.*", seeded(1)); }
 
 }  // namespace
 }  // namespace softnpu::test
