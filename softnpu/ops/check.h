@@ -37,7 +37,7 @@ class Hash {
   uint64_t sum_;
 };
 
-inline uint64_t hash_of(const Executor& executor) {
+[[gnu::always_inline]] inline uint64_t hash_of(const Executor& executor) {
   Hash hash(reinterpret_cast<uintptr_t>(executor.operation));
   for (const TensorView& view : executor.views) hash.add(uint64_t(view.dtype) << 8 | unsigned(view.ndim), uint64_t(view.numel));
   const size_t count = executor.numbers.size();
@@ -56,7 +56,7 @@ inline uint64_t hash_of(const Executor& executor) {
 }  // namespace detail
 
 // Whether a call with such arguments has passed check_arguments(); false may also mean that nobody remembers.
-inline bool passed_before(const Executor& executor) {
+[[gnu::always_inline]] inline bool passed_before(const Executor& executor) {
   const Operation& operation = *executor.operation;
   if (operation.meta == nullptr && operation.dtypes == 0 && operation.shapes == ShapeRule::kNone) return true;
   const uint64_t hash = detail::hash_of(executor);

@@ -29,8 +29,9 @@ Status check_dims(const int64_t* values, uint64_t count, const char* argument) {
 }
 
 // The usual tensor in one pass; false if anything about it is unusual.
-bool fill_quickly(aclTensor& tensor, const int64_t* view_dims, uint64_t view_dims_num, const int64_t* strides, int64_t offset,
-                  const int64_t* storage_dims, uint64_t storage_dims_num) {
+[[gnu::always_inline]] inline bool fill_quickly(aclTensor& tensor, const int64_t* view_dims, uint64_t view_dims_num,
+                                                aclDataType dtype, const int64_t* strides, int64_t offset, aclFormat format,
+                                                const int64_t* storage_dims, uint64_t storage_dims_num, void* address) {
   constexpr uint64_t kFew = 8;
   if (view_dims_num > kFew || storage_dims_num > kFew || view_dims == nullptr || strides == nullptr || storage_dims == nullptr) {
     return false;
@@ -53,6 +54,10 @@ bool fill_quickly(aclTensor& tensor, const int64_t* view_dims, uint64_t view_dim
   }
   tensor.storage_dims.resize_for_overwrite(storage_dims_num);
   for (uint64_t i = 0; i < storage_dims_num; ++i) signs |= tensor.storage_dims[i] = storage_dims[i];
+  tensor.address = address;
+  tensor.offset = offset;
+  tensor.dtype = dtype;
+  tensor.format = format;
   tensor.ndim = int(view_dims_num);
   tensor.contiguous = in_order;
   tensor.numel = count;
@@ -66,8 +71,6 @@ Status fill(aclTensor& tensor, const int64_t* view_dims, uint64_t view_dims_num,
   tensor.offset = offset;
   tensor.dtype = dtype;
   tensor.format = format;
-  if (fill_quickly(tensor, view_dims, view_dims_num, strides, offset, storage_dims, storage_dims_num)) [[likely]]
-    return {};
   SOFTNPU_RETURN_IF_ERROR(check_dims(view_dims, view_dims_num, "viewDims"));
   if (strides != nullptr) SOFTNPU_RETURN_IF_ERROR(check_dims(strides, view_dims_num, "stride"));
   SOFTNPU_RETURN_IF_ERROR(check_dims(storage_dims, storage_dims_num, "storageDims"));
@@ -226,6 +229,9 @@ aclTensor* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, aclDat
                            void* tensorData) {
   try {
     aclTensor* tensor = Pool<aclTensor>::take();
+    if (fill_quickly(*tensor, viewDims, viewDimsNum, dataType, stride, offset, format, storageDims, storageDimsNum, tensorData))
+        [[likely]]
+      return tensor;
     const Status status =
         fill(*tensor, viewDims, viewDimsNum, dataType, stride, offset, format, storageDims, storageDimsNum, tensorData);
     if (status.ok()) [[likely]]

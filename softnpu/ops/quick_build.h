@@ -19,7 +19,7 @@ class QuickBuild {
   QuickBuild(Executor& executor, KnownMemory& known_memory)
       : executor_(executor), known_memory_(known_memory), numbers_(executor.numbers.data()) {}
 
-  bool add(const aclTensor* tensor) {
+  [[gnu::always_inline]] bool add(const aclTensor* tensor) {
     if (tensor == nullptr) return false;
     const size_t count = tensor->dims.size();
     const int64_t item_size = item_size_of(tensor->dtype);
@@ -46,7 +46,7 @@ class QuickBuild {
     return true;
   }
 
-  bool add(const aclScalar* scalar) {
+  [[gnu::always_inline]] bool add(const aclScalar* scalar) {
     if (scalar == nullptr) return false;
     executor_.scalars[scalars_++] = scalar->value;
     return true;
@@ -73,7 +73,7 @@ class QuickBuild {
     return true;
   }
 
-  bool finish() {
+  [[gnu::always_inline]] bool finish() {
     executor_.numbers.resize_for_overwrite(used_);
     executor_.cost = uint64_t(cost_);
     return passed_before(executor_);

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "ops/engine/call.h"
 #include "ops/engine/engine.h"
 
@@ -8,7 +10,7 @@ bool packed(aclDataType dtype) { return dtype == ACL_FLOAT16 || dtype == ACL_BF1
 
 // ATen rounds alpha * b in the last elements of a row and not in the others, in half precision and where b is one number for the
 // row: the engine follows where the product is exact.
-bool exact_product(const at::Scalar& alpha) { return alpha.toDouble() == 1 || alpha.toDouble() == -1; }
+bool exact_product(const at::Scalar& alpha) { return std::abs(alpha.toDouble()) == 1; }
 
 bool repeats(const TensorView& out, const TensorView& input) {
   if (input.ndim < out.ndim) return true;
