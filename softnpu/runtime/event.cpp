@@ -90,8 +90,18 @@ void Event::set_mark(Stream& stream) {
   if (races_are_checked()) clock_ = races().clock_at(stream.queue().number(), mark_.ticket);
 }
 
+void Event::attach(IpcEvent::Ref shared) {
+  std::lock_guard guard(lock_);
+  shared_ = std::move(shared);
+}
+
+IpcEvent::Ref Event::shared() const {
+  std::lock_guard guard(lock_);
+  return shared_ == nullptr ? nullptr : shared_->share();
+}
+
 Status Event::record(Stream& stream) {
-  if (shared_ != nullptr) SOFTNPU_RETURN_IF_ERROR(record_shared(stream));
+  if (IpcEvent::Ref shared = this->shared()) SOFTNPU_RETURN_IF_ERROR(record_shared(std::move(shared), stream));
   std::lock_guard guard(lock_);
   if (!has_timing()) {
     ++records_;
@@ -108,8 +118,7 @@ Status Event::record(Stream& stream) {
   return status;
 }
 
-Status Event::record_shared(Stream& stream) {
-  IpcEvent::Ref shared = shared_->share();
+Status Event::record_shared(IpcEvent::Ref shared, Stream& stream) {
   const SharedRecord task{shared.get(), shared->begin_record()};
   SOFTNPU_RETURN_IF_ERROR(stream.submit(kSharedRecordKind, &task, sizeof task, 0));
   shared.release();
@@ -130,7 +139,7 @@ Status Event::wait(Stream& stream, std::chrono::seconds timeout) {
   const QueueMark newest = mark(&then);
   // A wait that is dropped because it is over orders the streams no less.
   if (races_are_checked()) races().stream_learns(stream.queue().number(), then);
-  if (shared_ != nullptr) return wait_shared(stream);
+  if (IpcEvent::Ref shared = this->shared()) return wait_shared(std::move(shared), stream);
   if (newest.queue == nullptr || newest.queue == &stream.queue()) return {};
   if (newest.queue->reached(newest.ticket) && !newest.queue->has_failed()) return {};
   if (family_ == Family::kExtended) return stream.submit_wait(newest, timeout);
@@ -144,8 +153,7 @@ Status Event::wait(Stream& stream, std::chrono::seconds timeout) {
   return status;
 }
 
-Status Event::wait_shared(Stream& stream) {
-  IpcEvent::Ref shared = shared_->share();
+Status Event::wait_shared(IpcEvent::Ref shared, Stream& stream) {
   const SharedRecord task{shared.get(), shared->newest_record()};
   if (shared->reached(task.record)) return {};
   SOFTNPU_RETURN_IF_ERROR(stream.submit(kSharedWaitKind, &task, sizeof task, 0));
@@ -164,8 +172,9 @@ bool Event::reached() const {
   TaskQueue::poll();
   RaceClock then;
   const QueueMark newest = mark(&then);
-  const bool is_reached = shared_ != nullptr ? shared_->reached(shared_->newest_record())
-                                             : newest.queue == nullptr || newest.queue->reached(newest.ticket);
+  const IpcEvent::Ref shared = this->shared();
+  const bool is_reached = shared != nullptr ? shared->reached(shared->newest_record())
+                                            : newest.queue == nullptr || newest.queue->reached(newest.ticket);
   if (is_reached && races_are_checked()) races().host_learns(then);
   return is_reached;
 }
@@ -175,10 +184,10 @@ Status Event::synchronize(Deadline deadline) {
   const auto timed_out = [] {
     return Status(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "the event was not reached in the time given; it stays pending");
   };
-  if (shared_ != nullptr) {
-    const uint64_t record = shared_->newest_record();
+  if (const IpcEvent::Ref shared = this->shared()) {
+    const uint64_t record = shared->newest_record();
     auto pause = std::chrono::microseconds(20);  // another process may be the one that records: look less and less often
-    while (!shared_->reached(record)) {
+    while (!shared->reached(record)) {
       SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
       if (deadline.passed()) return timed_out();
       TaskQueue::poll();

@@ -30,12 +30,13 @@ class Event : public Slot {
   void open(Family family, uint32_t flags);
   void close();
   // Gives the event a part that other processes can open. Only for flag ACL_EVENT_IPC.
-  void attach(IpcEvent::Ref shared) { shared_ = std::move(shared); }
+  void attach(IpcEvent::Ref shared);
 
   Family family() const { return family_; }
   bool has_timing() const { return flags_ & ACL_EVENT_TIME_LINE; }
   bool can_reset() const { return family_ == Family::kPlain && (flags_ & ACL_EVENT_SYNC); }
-  IpcEvent* shared() const { return shared_.get(); }
+  // Null without such a part; with it, a reference that outlives the event.
+  IpcEvent::Ref shared() const;
 
   // Marks the end of what `stream` holds now. Never blocks.
   Status record(Stream& stream);
@@ -66,16 +67,16 @@ class Event : public Slot {
   // The newest mark and, where races are checked, what is over when it is reached.
   QueueMark mark(RaceClock* clock) const;
   void set_mark(Stream& stream);
-  Status record_shared(Stream& stream);
-  Status wait_shared(Stream& stream);
+  static Status record_shared(IpcEvent::Ref shared, Stream& stream);
+  static Status wait_shared(IpcEvent::Ref shared, Stream& stream);
 
   Family family_ = Family::kExtended;
   uint32_t flags_ = 0;
-  IpcEvent::Ref shared_;
   std::atomic<int32_t> pending_waits_{0};
 
   mutable Lock lock_;
-  QueueMark mark_{};      // the newest; guarded by lock_, as is all that follows
+  IpcEvent::Ref shared_;  // guarded by lock_, as is all that follows
+  QueueMark mark_{};      // the newest
   RaceClock clock_;       // what is over when the mark is reached; only while races are checked
   uint64_t records_ = 0;  // counts records, over all lives of this slot
   uint64_t stamped_ = 0;  // the record that `stamp_` belongs to

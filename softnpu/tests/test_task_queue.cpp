@@ -109,7 +109,7 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitHelpsWithWhatEndsInTime) {
     Stream stream = make_stream();
     int helped = 0;
     for (int round = 0; round < 500 && helped == 0; ++round) {
-      std::thread::id ran_on;
+      std::atomic<std::thread::id> ran_on{};
       ASSERT_ACL(launch(stream, {.run = succeed, .cost = kMediumCost}));
       for (int count = 0; count < 8; ++count) {
         ASSERT_ACL(launch(stream, {.run =
@@ -119,9 +119,9 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitHelpsWithWhatEndsInTime) {
                                        },
                                    .cost = cost}));
       }
-      const bool was_idle = ran_on != std::thread::id();
+      const bool was_idle = ran_on.load() != std::thread::id();
       ASSERT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 5000));
-      helped += !was_idle && ran_on == std::this_thread::get_id();
+      helped += !was_idle && ran_on.load() == std::this_thread::get_id();
     }
     EXPECT_GT(helped, 0) << "the waiting thread never ran a task of cost " << cost;
   }

@@ -195,9 +195,9 @@ Status aclrtGetEventId(Event& event, uint32_t* eventId) {
 }
 
 Status aclrtIpcGetEventHandle(Event& event, aclrtIpcEventHandle* handle) {
-  if (event.shared() == nullptr)
-    return {ACL_ERROR_RT_PARAM_INVALID, "the event is not shared; create it with the flag ACL_EVENT_IPC"};
-  Result<aclrtIpcEventHandle> made = event.shared()->handle();
+  const IpcEvent::Ref shared = event.shared();
+  if (shared == nullptr) return {ACL_ERROR_RT_PARAM_INVALID, "the event is not shared; create it with the flag ACL_EVENT_IPC"};
+  Result<aclrtIpcEventHandle> made = shared->handle();
   if (!made.ok()) return made.take_status();
   *handle = made.value();
   return {};
