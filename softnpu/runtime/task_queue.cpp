@@ -229,14 +229,13 @@ void TaskQueue::finish(Ticket ticket) {
 void TaskQueue::stop_running(Runner runner) {
   running_.store(false, std::memory_order_seq_cst);
   if (runner == Runner::kWorker) return;  // it looks for more itself
-  const bool work_is_left = tail_.load(std::memory_order_seq_cst) > head_.load(std::memory_order_relaxed);
-  if (work_is_left || closing_.load(std::memory_order_seq_cst)) worker_signal_.raise();
+  if (has_pending() || closing_.load(std::memory_order_seq_cst)) worker_signal_.raise();
 }
 
 bool TaskQueue::drain(Runner runner, Ticket target, Deadline deadline, QueueMark* blocker) {
   for (;;) {
-    const Ticket done = head_.load(std::memory_order_relaxed);
-    if (done >= target || done >= tail_.load(std::memory_order_seq_cst)) return true;
+    Ticket done = 0;
+    if (!has_pending(&done) || done >= target) return true;
     const Ticket ticket = done + 1;
     Task& task = ring_[done % kCapacity];
     const SoftnpuTaskKind& kind = *task.kind;
@@ -265,8 +264,8 @@ bool TaskQueue::is_for_worker(const Task& task) {
 
 bool TaskQueue::begin_step() {
   if (idle() || g_exiting.load(std::memory_order_relaxed) || !try_become_runner()) return false;
-  const Ticket done = head_.load(std::memory_order_relaxed);
-  const bool has_task = done < tail_.load(std::memory_order_seq_cst);
+  Ticket done = 0;
+  const bool has_task = has_pending(&done);
   const Task& task = ring_[done % kCapacity];
   if (has_task && skips(*task.kind, done + 1)) return true;
   const bool is_for_worker = has_task && TaskQueue::is_for_worker(task);
@@ -420,8 +419,9 @@ void TaskQueue::work() {
     const auto thread = id_t(syscall(SYS_gettid));
     setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + int(priority_));
   }
+  if (shuffles()) worker_signal_.wait();  // the order of tasks must not depend on when this thread starts
   while (!g_exiting.load(std::memory_order_seq_cst)) {
-    const bool has_work = head_.load(std::memory_order_relaxed) < tail_.load(std::memory_order_seq_cst);
+    const bool has_work = has_pending();
     if (has_work && try_become_runner()) {
       const bool drained = drain(Runner::kWorker, kSkipAll, Deadline::never(), nullptr);
       stop_running(Runner::kWorker);
@@ -432,10 +432,7 @@ void TaskQueue::work() {
       finish_closing();
       break;
     }
-    for (int spin = 0; spin < kSpinsBeforeSleep && head_.load(std::memory_order_relaxed) >= tail_.load(std::memory_order_relaxed);
-         ++spin) {
-      cpu_relax();
-    }
+    for (int spin = 0; spin < kSpinsBeforeSleep && !has_pending(); ++spin) cpu_relax();
     worker_signal_.wait();
   }
   g_workers.fetch_sub(1, std::memory_order_seq_cst);

@@ -147,6 +147,17 @@ class TaskQueue {
   bool try_become_runner() {
     return !running_.load(std::memory_order_relaxed) && !running_.exchange(true, std::memory_order_seq_cst);
   }
+  // Whether a task is queued behind the `done` that are over. The tail is read first: a task that runs in its submitter's hands
+  // moves the head, then the tail, and must never look like a queued one.
+  bool has_pending(Ticket* done) const {
+    const Ticket last = tail_.load(std::memory_order_seq_cst);
+    *done = head_.load(std::memory_order_acquire);
+    return *done < last;
+  }
+  bool has_pending() const {
+    Ticket done = 0;
+    return has_pending(&done);
+  }
   void stop_running(Runner runner);
   // Runs a cheap task in the submitter's hands; the caller holds submit_lock_, which is given up.
   void run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket);

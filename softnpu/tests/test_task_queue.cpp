@@ -104,6 +104,9 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithoutLimitHelps) {
 }
 
 TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitHelpsWithWhatEndsInTime) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the worker is always first there";
+#endif
   constexpr uint64_t kMediumCost = 50'000;  // is queued, and done in a millisecond
   for (const uint64_t cost : {Task::kSmallCost, kMediumCost}) {
     Stream stream = make_stream();
