@@ -456,7 +456,7 @@ void TaskQueue::close(void (*closed)(void*), void* argument) {
     worker_signal_.raise();
     return;
   }
-  // Only a cheap task in its submitter's hands can be running.
+  // Without a worker nothing was queued: at most a thread that helped is about to give up its role.
   while (!try_become_runner()) std::this_thread::yield();
   running_.store(false, std::memory_order_seq_cst);
   finish_closing();

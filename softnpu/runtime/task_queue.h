@@ -7,11 +7,11 @@
 // is one comparison. That is all an event needs to remember (see event.h). Tickets keep growing when a queue is closed and opened
 // again.
 //
-// At any time at most one thread runs tasks: the one that holds the runner's role. It is the queue's own worker thread, or a
-// thread that waits (it helps, but leaves to the worker what is marked SOFTNPU_TASK_ON_WORKER, and what may take longer than it
-// has time), or the thread that submits a cheap task to an idle queue. Order and results are the same for all three. The worker
-// thread exists from the first task that it is needed for; it sleeps when there is nothing to do. With SOFTNPU_LAUNCH=shuffle a
-// worker runs only what nobody else may, and shuffle.h decides about the rest.
+// At any time at most one thread runs tasks. Queued ones are run by the holder of the runner's role: the queue's own worker
+// thread, or a thread that waits (it helps, but leaves to the worker what is marked SOFTNPU_TASK_ON_WORKER, and what may take
+// longer than it has time). While nothing is queued, the thread that submits a cheap task runs it, under the lock of the
+// submitters. Order and results are the same for all three. The worker thread exists from the first task that it is needed for;
+// it sleeps when there is nothing to do.
 //
 // A task that fails makes the queue skip everything submitted before the failure is taken with take_failure(). A queue that waits
 // for a mark behind such a failure fails with it: what it would do next might use what the failed task did not make.
