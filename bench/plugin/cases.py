@@ -5,7 +5,7 @@ import functools
 import os
 
 import torch
-from measure import Case
+from bench.measure import Case
 from torch import nn
 
 

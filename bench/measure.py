@@ -51,12 +51,12 @@ def _calls_per_block(job, synchronize):
         count *= 2
 
 
-def compare(case, rounds):
-    """The outcome of `rounds` rounds after a warm-up."""
+def compare(case, rounds, warm_up=20):
+    """The outcome of `rounds` rounds after `warm_up` calls on each side."""
     cpu, npu = case.make("cpu"), case.make("npu")
     idle = lambda: None  # noqa: E731
     for job, wait in ((cpu, idle), (npu, torch.npu.synchronize)):
-        for _ in range(20):
+        for _ in range(warm_up):
             job()
         wait()
     count = _calls_per_block(cpu, idle)
