@@ -48,7 +48,8 @@ LISTS = {
     "float": ("at::ArrayRef<double>", "FloatArrayArg", "aclFloatArray*"),
     "bool": ("at::ArrayRef<bool>", "BoolArrayArg", "aclBoolArray*"),
 }
-OPTIONAL_LISTS = {"int": "at::OptionalIntArrayRef", "float": "std::optional<at::ArrayRef<double>>"}
+OPTIONAL_LISTS = {"int": "at::OptionalIntArrayRef", "float": "std::optional<at::ArrayRef<double>>",
+                  "bool": "std::optional<at::ArrayRef<bool>>"}  # fmt: skip
 
 
 def call_types(function, parameter):
@@ -562,7 +563,7 @@ def hand_written(folder):
     found = {}
     for path in sorted(folder.glob("*.cpp")):
         text = path.read_text()
-        for block in re.finditer(r"TORCH_LIBRARY_IMPL\(aten, PrivateUse1, m\) \{(.*?)\n\}", text, re.DOTALL):
+        for block in re.finditer(r"TORCH_LIBRARY_IMPL\(aten, PrivateUse1, m\) \{(.*?)\}", text, re.DOTALL):
             found |= dict.fromkeys(re.findall(r'm\.impl\("([^"]+)"', block[1]), path.name)
     return found
 

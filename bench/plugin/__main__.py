@@ -15,9 +15,10 @@ import statistics
 import sys
 
 import torch
+
+from bench.measure import compare
 from bench.plugin.cases import CASES, MEDIAN_OF_SMALL, SMALL_CASES
 from bench.plugin.import_time import IMPORT_CASE, import_ratio
-from bench.measure import compare
 
 HEADER = f"{'case':34} {'threads':>7} {'CPU us':>9} {'npu us':>9} {'ratio':>6} {'bar':>5} {'stretch':>7}"
 

@@ -5,8 +5,9 @@ import functools
 import os
 
 import torch
+from torch import nn, optim
+
 from bench.measure import Case
-from torch import nn
 
 
 def _small(device, requires_grad=False):
@@ -107,6 +108,19 @@ def _step(model, inputs, targets, loss, device, item):
     return step
 
 
+_momentum_foreach = functools.partial(optim.SGD, lr=0.01, momentum=0.9, foreach=True)
+_momentum_fused = functools.partial(optim.SGD, lr=0.01, momentum=0.9, fused=True)
+
+
+def _optimizer_step(make, device):
+    """A step over the parameters of a small network: 60 tensors, no gradient computed."""
+    generator = torch.Generator().manual_seed(0)
+    parameters = [nn.Parameter(torch.rand(*shape, generator=generator).to(device)) for shape in [(128, 128), (128,)] * 30]
+    for parameter in parameters:
+        parameter.grad = torch.full_like(parameter, 0.01)
+    return make(parameters).step
+
+
 def _mlp(item, device):
     def model():
         return nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
@@ -146,6 +160,10 @@ CASES = [
     Case("MLP step", functools.partial(_mlp, False), 0.65, 0.50),
     Case("Transformer-layer step", _transformer, 0.95, 0.80),
     Case("ConvNet step", _convnet, 1.00, 0.90),
+    Case("Adam step, foreach", functools.partial(_optimizer_step, functools.partial(optim.Adam, foreach=True)), 1.00, 0.80),
+    Case("AdamW step, fused", functools.partial(_optimizer_step, functools.partial(optim.AdamW, fused=True)), 1.10, 1.00),
+    Case("SGD step, foreach", functools.partial(_optimizer_step, _momentum_foreach), 1.00, 0.80),
+    Case("SGD step, fused", functools.partial(_optimizer_step, _momentum_fused), 1.10, 1.00),
     Case("empty 64x64", functools.partial(_empty, 64), 0.90, 0.70),
     Case("empty 1024x1024", functools.partial(_empty, 1024), 0.50, 0.30),
 ]

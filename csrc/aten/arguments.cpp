@@ -141,9 +141,13 @@ FloatArrayArg::~FloatArrayArg() {
 
 std::string FloatArrayArg::describe() const { return values_.has_value() ? c10::str(*values_) : "none"; }
 
-BoolArrayArg::BoolArrayArg(at::ArrayRef<bool> values)
-    : values_(values), descriptor_(ACL_FN(aclCreateBoolArray)(values.data(), values.size())) {}
+BoolArrayArg::BoolArrayArg(std::optional<at::ArrayRef<bool>> values)
+    : values_(values), descriptor_(values.has_value() ? ACL_FN(aclCreateBoolArray)(values->data(), values->size()) : nullptr) {}
 
-BoolArrayArg::~BoolArrayArg() { ACL_FN(aclDestroyBoolArray)(descriptor_); }
+BoolArrayArg::~BoolArrayArg() {
+  if (descriptor_ != nullptr) ACL_FN(aclDestroyBoolArray)(descriptor_);
+}
+
+std::string BoolArrayArg::describe() const { return values_.has_value() ? c10::str(*values_) : "none"; }
 
 }  // namespace torch_npu

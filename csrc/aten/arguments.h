@@ -217,16 +217,16 @@ class FloatArrayArg {
 
 class BoolArrayArg {
  public:
-  explicit BoolArrayArg(at::ArrayRef<bool> values);
+  explicit BoolArrayArg(std::optional<at::ArrayRef<bool>> values);
   ~BoolArrayArg();
   BoolArrayArg(const BoolArrayArg&) = delete;
   BoolArrayArg& operator=(const BoolArrayArg&) = delete;
 
   aclBoolArray* get() const { return descriptor_; }
-  std::string describe() const { return c10::str(values_); }
+  std::string describe() const;
 
  private:
-  at::ArrayRef<bool> values_;
+  std::optional<at::ArrayRef<bool>> values_;
   aclBoolArray* descriptor_;
 };
 

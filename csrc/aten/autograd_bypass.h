@@ -47,15 +47,19 @@ inline bool is_untracked(const c10::List<std::optional<at::Tensor>>& tensors, bo
 
 }  // namespace detail
 
-// `keys` are those that the dispatcher gave; `operands` all tensors of the call.
-template <class... Operands>
-bool autograd_may_be_skipped(c10::DispatchKeySet keys, const Operands&... operands) {
+// Whether nothing stands between autograd and the device that has a say; `keys` are those that the dispatcher gave.
+inline bool is_seen_by_device_alone(c10::DispatchKeySet keys) {
   using c10::DispatchKey;
-  // What stands between autograd and the device, and has a say.
   constexpr c10::DispatchKeySet kOthers({DispatchKey::Python, DispatchKey::Fake, DispatchKey::FuncTorchDynamicLayerBackMode,
                                          DispatchKey::Functionalize, DispatchKey::Conjugate, DispatchKey::Negative,
                                          DispatchKey::ZeroTensor});
-  if (keys.has_any(kOthers)) return false;
+  return !keys.has_any(kOthers);
+}
+
+// `operands` are all tensors of the call.
+template <class... Operands>
+bool autograd_may_be_skipped(c10::DispatchKeySet keys, const Operands&... operands) {
+  if (!is_seen_by_device_alone(keys)) return false;
   [[maybe_unused]] const bool gradients = at::GradMode::is_enabled();
   return (detail::is_untracked(operands, gradients) && ...);
 }

@@ -62,6 +62,16 @@ struct Values {
 // `count` elements of a row; data and strides (in bytes) by operand, the output first.
 using Run = void (*)(char* const* data, const int64_t* strides, int64_t count, const Values& values);
 
+// What one step of an LSTM gives, each [batch, hidden]: the gates after their activation, the states, and tanh of the cell state.
+// A forward step without `input` keeps the two states only.
+struct LstmStep {
+  float *input, *forget, *cell, *output, *hidden, *state, *squashed;
+};
+using LstmForward = void (*)(const float* gates, const float* state, const LstmStep& to, int64_t batch, int64_t hidden);
+// `grad_state` is that of the step's cell state, and becomes that of the state before it.
+using LstmBackward = void (*)(const LstmStep& from, const float* state_before, const float* grad_output, const float* grad_hidden,
+                              float* grad_state, float* grad_gates, int64_t batch, int64_t hidden);
+
 // Null marks what the engine does not offer. Moves, choices and fills look at bits only: by log2 of the element's bytes.
 struct Loops {
   Run ops[kOps][kTypes];
@@ -69,6 +79,8 @@ struct Loops {
   Run moves[5];
   Run choices[5];  // [condition, a, b]: where
   Run fills[4];    // values.integers[0] holds the bits
+  LstmForward lstm_forward;
+  LstmBackward lstm_backward;
 };
 
 // Those of the instruction set that ATen uses here.
