@@ -331,19 +331,6 @@ Outputs<3> group_norm_backward(const at::Tensor& /*grad_out*/, const at::Tensor&
   return masked(formatted_like(input), parameter, parameter, output_mask);
 }
 
-Outputs<1> grid_sampler_2d(const at::Tensor& input, const at::Tensor& grid, int64_t /*interpolation_mode*/,
-                           int64_t /*padding_mode*/, bool /*align_corners*/) {
-  return {sized({input.size(0), input.size(1), grid.size(1), grid.size(2)}, input.options())};
-}
-
-Outputs<2> grid_sampler_2d_backward(const at::Tensor& /*grad_output*/, const at::Tensor& input, const at::Tensor& grid,
-                                    int64_t /*interpolation_mode*/, int64_t /*padding_mode*/, bool /*align_corners*/,
-                                    std::array<bool, 2> output_mask) {
-  Outputs<2> outputs{sized(input.sizes(), input.options()), sized(grid.sizes(), grid.options())};
-  outputs[0].wanted = output_mask[0];
-  return outputs;
-}
-
 Outputs<1> im2col(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef dilation, at::IntArrayRef padding,
                   at::IntArrayRef stride) {
   TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "im2col: expected a 3D or 4D input, but got ", self.sizes());

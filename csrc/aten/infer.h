@@ -153,6 +153,12 @@ Outputs<1> binary_cross_entropy_backward(const at::Tensor& grad_output, const at
                                          const OptionalTensor& weight, int64_t reduction);
 Outputs<2> nll_loss2d(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight, int64_t reduction,
                       int64_t ignore_index);
+Outputs<2> ctc_loss(const at::Tensor& log_probs, const at::Tensor& targets, at::IntArrayRef input_lengths,
+                    at::IntArrayRef target_lengths, int64_t blank, bool zero_infinity);
+template <class... Rest>
+Outputs<1> ctc_loss_backward(const at::Tensor& /*grad*/, const at::Tensor& log_probs, const Rest&...) {
+  return {sized(log_probs.sizes(), log_probs.options())};
+}
 
 // ---- networks ----
 
@@ -180,11 +186,20 @@ Outputs<3> group_norm(const at::Tensor& input, const OptionalTensor& weight, con
 Outputs<3> group_norm_backward(const at::Tensor& grad_out, const at::Tensor& input, const at::Tensor& mean,
                                const at::Tensor& rstd, const OptionalTensor& weight, int64_t batch, int64_t channels,
                                int64_t pixels, int64_t group, std::array<bool, 3> output_mask);
-Outputs<1> grid_sampler_2d(const at::Tensor& input, const at::Tensor& grid, int64_t interpolation_mode, int64_t padding_mode,
-                           bool align_corners);
-Outputs<2> grid_sampler_2d_backward(const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& grid,
-                                    int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
-                                    std::array<bool, 2> output_mask);
+// Of two or three spatial dimensions.
+Outputs<1> grid_sampler(const at::Tensor& input, const at::Tensor& grid, int64_t interpolation_mode, int64_t padding_mode,
+                        bool align_corners);
+Outputs<2> grid_sampler_backward(const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& grid,
+                                 int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
+                                 std::array<bool, 2> output_mask);
+Outputs<2> max_pool3d(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef stride, at::IntArrayRef padding,
+                      at::IntArrayRef dilation, bool ceil_mode);
+Outputs<1> max_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel_size,
+                               at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode,
+                               const at::Tensor& indices);
+Outputs<1> max_unpool2d(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size);
+Outputs<1> max_unpool3d(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size, at::IntArrayRef stride,
+                        at::IntArrayRef padding);
 Outputs<1> im2col(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef dilation, at::IntArrayRef padding,
                   at::IntArrayRef stride);
 Outputs<1> col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size, at::IntArrayRef dilation,
@@ -192,6 +207,9 @@ Outputs<1> col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntAr
 Outputs<1> adaptive_avg_pool(const at::Tensor& self, at::IntArrayRef output_size);
 Outputs<3> lstm_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& cx,
                      const OptionalTensor& input_bias, const OptionalTensor& hidden_bias);
+Outputs<3> transform_bias_rescale_qkv(const at::Tensor& qkv, const at::Tensor& qkv_bias, int64_t num_heads);
+Outputs<2> fake_quantize_per_channel(const at::Tensor& self, const at::Tensor& scale, const at::Tensor& zero_point, int64_t axis,
+                                     int64_t quant_min, int64_t quant_max);
 
 }  // namespace infer
 }  // namespace torch_npu

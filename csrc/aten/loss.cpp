@@ -1,4 +1,6 @@
 // Negative log likelihood. The device takes int64 labels; int32 labels, which users have too, are widened first.
+#include <ATen/ops/_ctc_loss_backward_native.h>
+#include <ATen/ops/_ctc_loss_native.h>
 #include <ATen/ops/nll_loss_backward_meta.h>
 #include <ATen/ops/nll_loss_forward_meta.h>
 #include <torch/library.h>
@@ -94,6 +96,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("nll_loss_backward.grad_input", TORCH_FN(nll_loss_backward_out));
   m.impl("nll_loss2d_forward", TORCH_FN(nll_loss2d_forward));
   m.impl("nll_loss2d_backward", TORCH_FN(nll_loss2d_backward));
+  m.impl("_ctc_loss.Tensor", TORCH_FN(at::native::ctc_loss_tensor));
+  m.impl("_ctc_loss_backward.Tensor", TORCH_FN(at::native::ctc_loss_backward_tensor));
 }
 
 }  // namespace torch_npu

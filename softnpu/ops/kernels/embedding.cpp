@@ -1,9 +1,11 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/_embedding_bag.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/searchsorted.h>
 
 #include "kernels.h"
 
@@ -26,6 +28,12 @@ void add_rows(const at::Tensor& gradient, const at::Tensor& indices, int64_t pad
       for (int64_t k = 0; k < width; ++k) to[row * width + k] += from[i * width + k];
     }
   });
+}
+
+// The bag of each index, which ATen leaves out where its own backward pass can do without.
+at::Tensor bag_of_each(const at::Tensor& indices, const at::Tensor& offsets, int64_t bags) {
+  const at::Tensor places = at::arange(indices.numel(), offsets.options());
+  return at::searchsorted(offsets.narrow(0, 0, bags), places, /*out_int32=*/false, /*right=*/true).sub_(1);
 }
 
 }  // namespace
@@ -63,7 +71,7 @@ void embedding_bag(const at::Tensor& weight, const at::Tensor& indices, const at
   const auto [bags, bag_of, sizes, largest] = at::_embedding_bag(weight, indices, offsets, scaleGradByFreq, mode, sparse,
                                                                  perSampleWeights, includeLastOffset, paddingIdx);
   output.copy_(bags);
-  if (bag_of.numel() == offset2bag.numel()) offset2bag.copy_(bag_of);
+  offset2bag.copy_(bag_of.numel() == offset2bag.numel() ? bag_of : bag_of_each(indices, offsets, output.size(0)));
   if (sizes.numel() == bagSize.numel()) bagSize.copy_(sizes);
   if (largest.sizes() == maxIndices.sizes()) maxIndices.copy_(largest);
 }

@@ -1,4 +1,15 @@
+#include <ATen/ops/_upsample_bicubic2d_aa.h>
+#include <ATen/ops/_upsample_bicubic2d_aa_backward.h>
+#include <ATen/ops/_upsample_bilinear2d_aa.h>
+#include <ATen/ops/_upsample_bilinear2d_aa_backward.h>
+#include <ATen/ops/_upsample_nearest_exact1d.h>
+#include <ATen/ops/_upsample_nearest_exact1d_backward.h>
+#include <ATen/ops/_upsample_nearest_exact2d.h>
+#include <ATen/ops/_upsample_nearest_exact2d_backward.h>
+#include <ATen/ops/_upsample_nearest_exact3d.h>
+#include <ATen/ops/_upsample_nearest_exact3d_backward.h>
 #include <ATen/ops/grid_sampler_2d_backward.h>
+#include <ATen/ops/grid_sampler_3d_backward.h>
 #include <ATen/ops/upsample_bicubic2d.h>
 #include <ATen/ops/upsample_bicubic2d_backward.h>
 #include <ATen/ops/upsample_bilinear2d.h>
@@ -75,6 +86,41 @@ void upsample_nearest3d_backward(const at::Tensor& gradOut, at::IntArrayRef outp
                                       scale_of(scalesH, inputSize, outputSize, 1), scale_of(scalesW, inputSize, outputSize, 2));
 }
 
+void upsample_nearest_exact1d(const at::Tensor& self, at::IntArrayRef outputSize, double scales, at::Tensor& out) {
+  at::_upsample_nearest_exact1d_out(out, self, outputSize, scale_of(scales, self.sizes(), outputSize, 0));
+}
+
+void upsample_nearest_exact1d_backward(const at::Tensor& gradOutput, at::IntArrayRef outputSize, at::IntArrayRef inputSize,
+                                       double scales, at::Tensor& out) {
+  at::_upsample_nearest_exact1d_backward_out(out, gradOutput, outputSize, inputSize, scale_of(scales, inputSize, outputSize, 0));
+}
+
+void upsample_nearest_exact2d(const at::Tensor& self, at::IntArrayRef outputSize, double scalesH, double scalesW,
+                              at::Tensor& out) {
+  at::_upsample_nearest_exact2d_out(out, self, outputSize, scale_of(scalesH, self.sizes(), outputSize, 0),
+                                    scale_of(scalesW, self.sizes(), outputSize, 1));
+}
+
+void upsample_nearest_exact2d_backward(const at::Tensor& gradOutput, at::IntArrayRef outputSize, at::IntArrayRef inputSize,
+                                       double scalesH, double scalesW, at::Tensor& out) {
+  at::_upsample_nearest_exact2d_backward_out(out, gradOutput, outputSize, inputSize, scale_of(scalesH, inputSize, outputSize, 0),
+                                             scale_of(scalesW, inputSize, outputSize, 1));
+}
+
+void upsample_nearest_exact3d(const at::Tensor& self, at::IntArrayRef outputSize, double scalesD, double scalesH, double scalesW,
+                              at::Tensor& out) {
+  at::_upsample_nearest_exact3d_out(out, self, outputSize, scale_of(scalesD, self.sizes(), outputSize, 0),
+                                    scale_of(scalesH, self.sizes(), outputSize, 1),
+                                    scale_of(scalesW, self.sizes(), outputSize, 2));
+}
+
+void upsample_nearest_exact3d_backward(const at::Tensor& gradOut, at::IntArrayRef outputSize, at::IntArrayRef inputSize,
+                                       double scalesD, double scalesH, double scalesW, at::Tensor& gradInput) {
+  at::_upsample_nearest_exact3d_backward_out(
+      gradInput, gradOut, outputSize, inputSize, scale_of(scalesD, inputSize, outputSize, 0),
+      scale_of(scalesH, inputSize, outputSize, 1), scale_of(scalesW, inputSize, outputSize, 2));
+}
+
 void upsample_linear1d(const at::Tensor& self, at::IntArrayRef outputSize, bool alignCorners, double scales, at::Tensor& out) {
   at::upsample_linear1d_out(out, self, outputSize, alignCorners, scale_of(scales, self.sizes(), outputSize, 0));
 }
@@ -109,6 +155,32 @@ void upsample_bicubic2d_backward(const at::Tensor& gradOut, at::IntArrayRef outp
                                       scale_of(scalesH, inputSize, outputSize, 0), scale_of(scalesW, inputSize, outputSize, 1));
 }
 
+void upsample_bilinear2d_aa(const at::Tensor& input, at::IntArrayRef outputSize, bool alignCorners, double scalesH,
+                            double scalesW, at::Tensor& out) {
+  at::_upsample_bilinear2d_aa_out(out, input, outputSize, alignCorners, scale_of(scalesH, input.sizes(), outputSize, 0),
+                                  scale_of(scalesW, input.sizes(), outputSize, 1));
+}
+
+void upsample_bilinear2d_aa_backward(const at::Tensor& gradOutput, at::IntArrayRef outputSize, at::IntArrayRef inputSize,
+                                     bool alignCorners, double scalesH, double scalesW, at::Tensor& out) {
+  at::_upsample_bilinear2d_aa_backward_out(out, gradOutput, outputSize, inputSize, alignCorners,
+                                           scale_of(scalesH, inputSize, outputSize, 0),
+                                           scale_of(scalesW, inputSize, outputSize, 1));
+}
+
+void upsample_bicubic2d_aa(const at::Tensor& x, at::IntArrayRef outputSize, bool alignCorners, double scalesH, double scalesW,
+                           at::Tensor& out) {
+  at::_upsample_bicubic2d_aa_out(out, x, outputSize, alignCorners, scale_of(scalesH, x.sizes(), outputSize, 0),
+                                 scale_of(scalesW, x.sizes(), outputSize, 1));
+}
+
+void upsample_bicubic2d_aa_backward(const at::Tensor& gradOutput, at::IntArrayRef outputSize, at::IntArrayRef inputSize,
+                                    bool alignCorners, double scalesH, double scalesW, at::Tensor& out) {
+  at::_upsample_bicubic2d_aa_backward_out(out, gradOutput, outputSize, inputSize, alignCorners,
+                                          scale_of(scalesH, inputSize, outputSize, 0),
+                                          scale_of(scalesW, inputSize, outputSize, 1));
+}
+
 void upsample_trilinear3d(const at::Tensor& self, at::IntArrayRef outputSize, bool alignCorners, double scalesD, double scalesH,
                           double scalesW, at::Tensor& out) {
   at::upsample_trilinear3d_out(out, self, outputSize, alignCorners, scale_of(scalesD, self.sizes(), outputSize, 0),
@@ -127,6 +199,15 @@ void grid_sampler_2d_backward(const at::Tensor& gradOutput, const at::Tensor& in
                               const std::optional<at::Tensor>& inputGrad, const std::optional<at::Tensor>& gridGrad) {
   const auto [for_input, for_grid] =
       at::grid_sampler_2d_backward(gradOutput, input, grid, interpolationMode, paddingMode, alignCorners, flags<2>(outputMask));
+  store(inputGrad, for_input);
+  store(gridGrad, for_grid);
+}
+
+void grid_sampler_3d_backward(const at::Tensor& gradOutput, const at::Tensor& input, const at::Tensor& grid,
+                              int64_t interpolationMode, int64_t paddingMode, bool alignCorners, at::IntArrayRef outputMask,
+                              const std::optional<at::Tensor>& inputGrad, const std::optional<at::Tensor>& gridGrad) {
+  const auto [for_input, for_grid] =
+      at::grid_sampler_3d_backward(gradOutput, input, grid, interpolationMode, paddingMode, alignCorners, flags<2>(outputMask));
   store(inputGrad, for_input);
   store(gridGrad, for_grid);
 }

@@ -1,0 +1,101 @@
+// Convolutions that are called by the name of one implementation: all are the convolution of the device.
+#include <ATen/native/Resize.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/slow_conv_transpose2d_meta.h>
+#include <torch/library.h>
+
+#include "aten/device_scope.h"
+#include "aten/structured.h"
+
+namespace torch_npu {
+namespace {
+
+using OptionalTensor = std::optional<at::Tensor>;
+using Sizes = at::IntArrayRef;
+
+constexpr int64_t kOnes[] = {1, 1, 1}, kZeros[] = {0, 0, 0};
+Sizes ones(size_t rank) { return {kOnes, rank}; }
+Sizes zeros(size_t rank) { return {kZeros, rank}; }
+
+// A single image is a batch of one.
+at::Tensor convolve(const at::Tensor& self, const at::Tensor& weight, const OptionalTensor& bias, Sizes stride, Sizes padding,
+                    Sizes dilation, bool transposed, Sizes output_padding) {
+  const bool single = self.dim() + 1 == weight.dim();
+  const at::Tensor out = at::convolution(single ? self.unsqueeze(0) : self, weight, bias, stride, padding, dilation, transposed,
+                                         output_padding, /*groups=*/1);
+  return single ? out.squeeze(0) : out;
+}
+
+at::Tensor& store(const at::Tensor& result, at::Tensor& out) {
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
+}
+
+template <size_t kRank>
+at::Tensor slow_conv(const at::Tensor& self, const at::Tensor& weight, Sizes /*kernel_size*/, const OptionalTensor& bias,
+                     Sizes stride, Sizes padding) {
+  TORCH_CHECK(self.dim() == kRank + 2, "Expected ", kRank + 2, "D input tensor, but got: ", self.sizes());
+  return convolve(self, weight, bias, stride, padding, ones(kRank), /*transposed=*/false, zeros(kRank));
+}
+
+template <size_t kRank>
+at::Tensor& slow_conv_out(const at::Tensor& self, const at::Tensor& weight, Sizes kernel_size, const OptionalTensor& bias,
+                          Sizes stride, Sizes padding, at::Tensor& output) {
+  return store(slow_conv<kRank>(self, weight, kernel_size, bias, stride, padding), output);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> slow_conv2d_backward(const at::Tensor& grad_output, const at::Tensor& self,
+                                                                    const at::Tensor& weight, Sizes /*kernel_size*/, Sizes stride,
+                                                                    Sizes padding, std::array<bool, 3> output_mask) {
+  return at::convolution_backward(grad_output, self, weight, Sizes{weight.size(0)}, stride, padding, ones(2),
+                                  /*transposed=*/false, zeros(2), /*groups=*/1, output_mask);
+}
+
+std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> slow_conv2d_backward_out(const at::Tensor& grad_output, const at::Tensor& self,
+                                                                           const at::Tensor& weight, Sizes kernel_size,
+                                                                           Sizes stride, Sizes padding, at::Tensor& grad_input,
+                                                                           at::Tensor& grad_weight, at::Tensor& grad_bias) {
+  const std::array<bool, 3> wanted{grad_input.defined(), grad_weight.defined(), grad_bias.defined()};
+  const auto [for_input, for_weight, for_bias] =
+      slow_conv2d_backward(grad_output, self, weight, kernel_size, stride, padding, wanted);
+  if (wanted[0]) store(for_input, grad_input);
+  if (wanted[1]) store(for_weight, grad_weight);
+  if (wanted[2]) store(for_bias, grad_bias);
+  return {grad_input, grad_weight, grad_bias};
+}
+
+at::Tensor slow_conv_dilated(const at::Tensor& self, const at::Tensor& weight, Sizes kernel_size, const OptionalTensor& bias,
+                             Sizes stride, Sizes padding, Sizes dilation) {
+  return convolve(self, weight, bias, stride, padding, dilation, /*transposed=*/false, zeros(kernel_size.size()));
+}
+
+at::Tensor slow_conv_transpose(const at::Tensor& self, const at::Tensor& weight, Sizes /*kernel_size*/,
+                               const OptionalTensor& bias, Sizes stride, Sizes padding, Sizes output_padding, Sizes dilation) {
+  return convolve(self, weight, bias, stride, padding, dilation, /*transposed=*/true, output_padding);
+}
+
+at::Tensor& slow_conv_transpose_out(const at::Tensor& self, const at::Tensor& weight, Sizes kernel_size,
+                                    const OptionalTensor& bias, Sizes stride, Sizes padding, Sizes output_padding, Sizes dilation,
+                                    at::Tensor& out) {
+  return store(slow_conv_transpose(self, weight, kernel_size, bias, stride, padding, output_padding, dilation), out);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_slow_conv2d_forward", TORCH_FN(slow_conv<2>));
+  m.impl("_slow_conv2d_forward.output", TORCH_FN(slow_conv_out<2>));
+  m.impl("_slow_conv2d_backward.output_mask", TORCH_FN(slow_conv2d_backward));
+  m.impl("_slow_conv2d_backward.grad_input", TORCH_FN(slow_conv2d_backward_out));
+  m.impl("slow_conv3d_forward", TORCH_FN(slow_conv<3>));
+  m.impl("slow_conv3d_forward.output", TORCH_FN(slow_conv_out<3>));
+  m.impl("slow_conv_dilated2d", TORCH_FN(slow_conv_dilated));
+  m.impl("slow_conv_dilated3d", TORCH_FN(slow_conv_dilated));
+  m.impl("slow_conv_transpose2d", TORCH_FN(slow_conv_transpose));
+  m.impl("slow_conv_transpose2d.out", TORCH_FN(slow_conv_transpose_out));
+  m.impl("slow_conv_transpose3d", TORCH_FN(slow_conv_transpose));
+  m.impl("slow_conv_transpose3d.out", TORCH_FN(slow_conv_transpose_out));
+}
+
+}  // namespace torch_npu

@@ -1,0 +1,92 @@
+// Bags of embeddings: forward is one device call, backward a gather of the bags' gradients into the rows.
+#include <ATen/TensorUtils.h>
+#include <ATen/native/EmbeddingBag.h>
+#include <ATen/ops/_embedding_bag_backward_native.h>
+#include <ATen/ops/embedding_dense_backward.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/zeros.h>
+#include <torch/library.h>
+
+#include "aten/allocate.h"
+#include "aten/device_scope.h"
+#include "plugin/calls.h"
+
+namespace torch_npu {
+namespace {
+
+using OptionalTensor = std::optional<at::Tensor>;
+using at::native::EmbeddingBagMode;
+
+bool given(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
+
+void check(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, int64_t mode,
+           const OptionalTensor& per_sample_weights, bool include_last_offset) {
+  constexpr const char* kName = "embedding_bag";
+  TORCH_CHECK(indices.dim() == 1 || indices.dim() == 2, "input has to be a 1D or 2D Tensor, but got Tensor of dimension ",
+              indices.dim());
+  TORCH_CHECK(offsets.dim() == 1, "offsets has to be a 1D Tensor, but got Tensor of dimension ", offsets.dim());
+  TORCH_CHECK(weight.dim() == 2, "weight has to be a 2D Tensor, but got Tensor of dimension ", weight.dim());
+  at::checkScalarTypes(kName, at::TensorArg(indices, "indices", 1), {at::kLong, at::kInt});
+  at::checkScalarTypes(kName, at::TensorArg(weight, "weight", 1), {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble});
+  TORCH_CHECK(mode >= 0 && mode <= static_cast<int64_t>(EmbeddingBagMode::MAX), "`mode` must be sum, mean, or max.");
+  TORCH_CHECK(!include_last_offset || offsets.size(0) >= 1, "include_last_offset: number of offset should be at least 1");
+  if (!given(per_sample_weights)) return;
+  TORCH_CHECK(mode == EmbeddingBagMode::SUM, "embedding_bag: per_sample_weights only supported with mode='sum'");
+  at::checkSameType(kName, at::TensorArg(weight, "weight", 1), at::TensorArg(*per_sample_weights, "per_sample_weights", 1));
+  TORCH_CHECK(per_sample_weights->dim() == 1 && per_sample_weights->numel() == indices.numel(), "per_sample_weights ",
+              per_sample_weights->sizes(), " do not match the indices ", indices.sizes());
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(const at::Tensor& weight, const at::Tensor& indices,
+                                                                         const at::Tensor& offsets, bool scale_grad_by_freq,
+                                                                         int64_t mode, bool sparse,
+                                                                         const OptionalTensor& per_sample_weights,
+                                                                         bool include_last_offset, int64_t padding_idx) {
+  check(weight, indices, offsets, mode, per_sample_weights, include_last_offset);
+  const DeviceScope scope(weight);
+  const at::ScalarType dtype = at::result_type(indices, offsets);
+  const int64_t bags = offsets.size(0) - (include_last_offset ? 1 : 0);
+  const bool is_max = mode == EmbeddingBagMode::MAX;
+  at::Tensor output = empty({bags, weight.size(1)}, weight.dtype());
+  at::Tensor offset2bag = empty({indices.numel()}, dtype);
+  at::Tensor bag_size = empty({bags}, dtype);
+  at::Tensor max_indices = is_max ? empty({bags, weight.size(1)}, dtype) : empty({bags}, dtype);
+  call::aclnnEmbeddingBag(weight, indices.to(dtype), offsets.to(dtype), scale_grad_by_freq, mode, sparse, per_sample_weights,
+                          include_last_offset, padding_idx, output, offset2bag, bag_size, max_indices);
+  return {std::move(output), std::move(offset2bag), std::move(bag_size), std::move(max_indices)};
+}
+
+at::Tensor dense_backward(const at::Tensor& grad, const at::Tensor& indices, const at::Tensor& offset2bag,
+                          const at::Tensor& bag_size, const at::Tensor& max_indices, int64_t num_weights, bool scale_grad_by_freq,
+                          int64_t mode, const OptionalTensor& per_sample_weights, int64_t padding_idx) {
+  const DeviceScope scope(grad);
+  if (mode == EmbeddingBagMode::MAX) {
+    const at::Tensor of_bags = grad.masked_fill(bag_size.eq(0).unsqueeze(1), 0);
+    return at::zeros({num_weights, grad.size(1)}, grad.options()).scatter_add_(0, max_indices.to(at::kLong), of_bags);
+  }
+  const bool is_mean = mode == EmbeddingBagMode::MEAN;
+  at::Tensor rows = (is_mean ? grad.div(bag_size.clamp_min(1).unsqueeze(1)) : grad).index_select(0, offset2bag);
+  if (given(per_sample_weights)) rows = rows.mul(per_sample_weights->unsqueeze(1));
+  return at::embedding_dense_backward(rows, indices, num_weights, padding_idx, scale_grad_by_freq);
+}
+
+at::Tensor per_sample_weights_backward(const at::Tensor& grad, const at::Tensor& weight, const at::Tensor& indices,
+                                       const at::Tensor& /*offsets*/, const at::Tensor& offset2bag, int64_t mode,
+                                       int64_t padding_idx) {
+  TORCH_CHECK(mode == EmbeddingBagMode::SUM, "embedding_bag_backward: per_sample_weights only supported for mode='sum'");
+  const DeviceScope scope(grad);
+  const at::Tensor products = grad.index_select(0, offset2bag).mul_(weight.index_select(0, indices));
+  return products.sum(1).masked_fill_(indices.eq(padding_idx), 0);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_embedding_bag", TORCH_FN(embedding_bag));
+  m.impl("_embedding_bag_forward_only", TORCH_FN(embedding_bag));
+  m.impl("_embedding_bag_backward", TORCH_FN(at::native::_embedding_bag_backward_symint));
+  m.impl("_embedding_bag_dense_backward", TORCH_FN(dense_backward));
+  m.impl("_embedding_bag_per_sample_weights_backward", TORCH_FN(per_sample_weights_backward));
+}
+
+}  // namespace torch_npu

@@ -1,0 +1,168 @@
+// Shapes of pooling and sampling over three dimensions, of sequences and of quantisation.
+#include <ATen/Context.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/GridSamplerUtils.h>
+#include <ATen/native/Pool.h>
+#include <ATen/ops/_ctc_loss_native.h>
+
+#include "aten/infer.h"
+
+namespace torch_npu::infer {
+
+namespace {
+
+struct Window {
+  std::array<int64_t, 3> kernel, stride, padding, dilation;
+};
+
+std::array<int64_t, 3> three(at::IntArrayRef values) {
+  return values.size() == 1 ? std::array{values[0], values[0], values[0]} : std::array{values[0], values[1], values[2]};
+}
+
+Window window_of(at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation) {
+  const auto one_or_three = [](at::IntArrayRef values) { return values.size() == 1 || values.size() == 3; };
+  TORCH_CHECK(one_or_three(kernel), "max_pool3d: kernel_size must either be a single int, or a tuple of three ints");
+  TORCH_CHECK(stride.empty() || one_or_three(stride),
+              "max_pool3d: stride must either be omitted, a single int, or a tuple of three ints");
+  TORCH_CHECK(one_or_three(padding), "max_pool3d: padding must either be a single int, or a tuple of three ints");
+  TORCH_CHECK(one_or_three(dilation), "max_pool3d: dilation must be either a single int, or a tuple of three ints");
+  return {three(kernel), three(stride.empty() ? kernel : stride), three(padding), three(dilation)};
+}
+
+// The size behind the window, after the checks of PyTorch.
+std::array<int64_t, 3> pooled(const at::Tensor& self, const Window& window, bool ceil_mode) {
+  TORCH_CHECK(self.dim() == 4 || self.dim() == 5, "non-empty 4D or 5D (batch mode) tensor expected for input");
+  const auto& [kernel, stride, padding, dilation] = window;
+  std::array<int64_t, 3> sizes{};
+  for (size_t axis = 0; axis < 3; ++axis) {
+    sizes[axis] = at::native::pooling_output_shape<int64_t>(self.size(static_cast<int64_t>(axis) - 3), kernel[axis],
+                                                            padding[axis], stride[axis], dilation[axis], ceil_mode);
+  }
+  const auto narrow = [](int64_t value) { return at::native::safe_downcast<int>(value); };
+  at::native::pool3d_shape_check(self, self.size(-4), narrow(kernel[0]), narrow(kernel[1]), narrow(kernel[2]), narrow(stride[0]),
+                                 narrow(stride[1]), narrow(stride[2]), narrow(padding[0]), narrow(padding[1]), narrow(padding[2]),
+                                 narrow(dilation[0]), narrow(dilation[1]), narrow(dilation[2]), self.size(-3), self.size(-2),
+                                 self.size(-1), sizes[0], sizes[1], sizes[2], "max_pool3d_with_indices()");
+  return sizes;
+}
+
+Output volume_like(const at::Tensor& self) {
+  return self.dim() == 5 ? formatted_like(self) : sized(self.sizes(), self.options());
+}
+
+void check_unpool(const at::Tensor& self, const at::Tensor& indices, int64_t rank) {
+  TORCH_CHECK(self.sizes() == indices.sizes(), "Expected shape of indices to be same as that of the input tensor (", self.sizes(),
+              ") but got indices tensor with shape: ", indices.sizes());
+  for (int64_t dim = self.dim() - rank - 1; dim < self.dim(); ++dim) {
+    TORCH_CHECK(self.size(dim) > 0, "max_unpooling", rank, "d_forward_out(): Expected input to have non-zero size for non-batch ",
+                "dimensions, but got ", self.sizes(), " with dimension ", dim, " being empty.");
+  }
+}
+
+}  // namespace
+
+Outputs<2> max_pool3d(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef stride, at::IntArrayRef padding,
+                      at::IntArrayRef dilation, bool ceil_mode) {
+  const auto sizes = pooled(self, window_of(kernel_size, stride, padding, dilation), ceil_mode);
+  Output values = volume_like(self);
+  std::copy(sizes.begin(), sizes.end(), values.sizes.end() - 3);
+  Output places = values;
+  places.options = places.options.dtype(at::kLong);
+  return {values, places};
+}
+
+Outputs<1> max_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel_size,
+                               at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode,
+                               const at::Tensor& indices) {
+  const auto sizes = pooled(self, window_of(kernel_size, stride, padding, dilation), ceil_mode);
+  for (const at::Tensor* tensor : {&grad_output, &indices}) {
+    at::check_dim_size(*tensor, self.dim(), self.dim() - 4, self.size(-4));
+    for (int64_t axis = 0; axis < 3; ++axis) {
+      at::check_dim_size(*tensor, self.dim(), self.dim() - 3 + axis, sizes[static_cast<size_t>(axis)]);
+    }
+  }
+  return {volume_like(self)};
+}
+
+Outputs<1> max_unpool2d(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size) {
+  at::globalContext().alertNotDeterministic("max_unpooling2d_forward_out");
+  TORCH_CHECK(indices.scalar_type() == at::kLong, "elements in indices should be type int64 but got: ", indices.scalar_type());
+  TORCH_CHECK(output_size.size() == 2, "There should be exactly two elements (height, width) in output_size, but got ",
+              output_size.size(), " elements.");
+  TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "Input to max_unpooling2d should be a 3d or 4d Tensor, but got a tensor with ",
+              self.dim(), " dimensions.");
+  check_unpool(self, indices, 2);
+  Output output = self.dim() == 4 ? formatted_like(self) : sized(self.sizes(), self.options());
+  std::copy(output_size.begin(), output_size.end(), output.sizes.end() - 2);
+  return {output};
+}
+
+Outputs<1> max_unpool3d(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size, at::IntArrayRef stride,
+                        at::IntArrayRef padding) {
+  at::globalContext().alertNotDeterministic("max_unpooling3d_forward_out");
+  TORCH_CHECK(self.dim() == 4 || self.dim() == 5, "Input to max_unpooling3d should be a 4d or 5d Tensor, but got a tensor with ",
+              self.dim(), " dimensions.");
+  TORCH_CHECK(output_size.size() == 3, "There should be exactly three elements (depth, height, width) in output_size, but got ",
+              output_size.size(), " elements.");
+  TORCH_CHECK(stride.size() == 3,
+              "There should be exactly three elements (depth, height, width) in stride, but got: ", stride.size(), " elements.");
+  TORCH_CHECK(padding.size() == 3,
+              "There should be exactly three elements (depth, height, width) in padding, but got: ", padding.size(),
+              " elements.");
+  TORCH_CHECK(indices.scalar_type() == at::kLong, "elements in indices should be type int64");
+  check_unpool(self, indices, 3);
+  TORCH_CHECK(stride[0] > 0 && stride[1] > 0 && stride[2] > 0, "strides should be greater than zero, but got stride: ", stride);
+  Output output = sized(self.sizes(), self.options());
+  std::copy(output_size.begin(), output_size.end(), output.sizes.end() - 3);
+  return {output};
+}
+
+Outputs<1> grid_sampler(const at::Tensor& input, const at::Tensor& grid, int64_t /*interpolation_mode*/, int64_t /*padding_mode*/,
+                        bool /*align_corners*/) {
+  at::native::check_grid_sampler_common(input, grid);
+  Output output = sized(input.sizes().slice(0, 2), input.options());
+  output.sizes.append(grid.sizes().begin() + 1, grid.sizes().end() - 1);
+  return {output};
+}
+
+Outputs<2> grid_sampler_backward(const at::Tensor& /*grad_output*/, const at::Tensor& input, const at::Tensor& grid,
+                                 int64_t /*interpolation_mode*/, int64_t /*padding_mode*/, bool /*align_corners*/,
+                                 std::array<bool, 2> output_mask) {
+  Outputs<2> outputs{sized(input.sizes(), input.options()), sized(grid.sizes(), grid.options())};
+  outputs[0].wanted = output_mask[0];
+  return outputs;
+}
+
+Outputs<2> ctc_loss(const at::Tensor& log_probs, const at::Tensor& targets, at::IntArrayRef input_lengths,
+                    at::IntArrayRef target_lengths, int64_t blank, bool zero_infinity) {
+  const auto [loss, log_alpha] =
+      at::native::ctc_loss_meta(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
+  return {Output{.made = loss}, Output{.made = log_alpha}};
+}
+
+Outputs<3> transform_bias_rescale_qkv(const at::Tensor& qkv, const at::Tensor& qkv_bias, int64_t num_heads) {
+  TORCH_CHECK(qkv.dim() == 3 && qkv_bias.dim() == 1 && qkv.size(2) == qkv_bias.size(0), "qkv ", qkv.sizes(), " and qkv_bias ",
+              qkv_bias.sizes(), " do not match");
+  TORCH_CHECK(qkv.size(2) % (3 * num_heads) == 0, "qkv ", qkv.sizes(), " cannot be split into three parts of ", num_heads,
+              " heads");
+  const Output part = sized({qkv.size(0), num_heads, qkv.size(1), qkv.size(2) / 3 / num_heads}, qkv.options());
+  return {part, part, part};
+}
+
+Outputs<2> fake_quantize_per_channel(const at::Tensor& self, const at::Tensor& scale, const at::Tensor& zero_point, int64_t axis,
+                                     int64_t quant_min, int64_t quant_max) {
+  TORCH_CHECK(scale.scalar_type() == at::kFloat || scale.scalar_type() == at::kBFloat16,
+              "Scale must be Float or BFloat16, found ", scale.scalar_type());
+  TORCH_CHECK(
+      zero_point.scalar_type() == at::kInt || zero_point.scalar_type() == at::kFloat || zero_point.scalar_type() == at::kHalf,
+      "Zero-point must be Int32, Float or Half, found ", zero_point.scalar_type());
+  TORCH_CHECK(scale.dim() == 1, "scale should be a 1-D tensor");
+  TORCH_CHECK(zero_point.dim() == 1, "zero point should be a 1-D tensor");
+  TORCH_CHECK(scale.numel() == zero_point.numel(), "scale and zero-point need to have the same dimensions");
+  axis = at::maybe_wrap_dim(axis, self.dim());
+  TORCH_CHECK(scale.numel() == self.size(axis), "dimensions of scale and zero-point are not consistent with input tensor");
+  TORCH_CHECK(quant_min <= quant_max, "`quant_min` should be less than or equal to `quant_max`.");
+  return {like(self), like(self, at::kBool)};
+}
+
+}  // namespace torch_npu::infer
