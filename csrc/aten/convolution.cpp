@@ -5,8 +5,10 @@
 #include <ATen/ops/slow_conv_transpose2d_meta.h>
 #include <torch/library.h>
 
+#include "aten/cube_math.h"
 #include "aten/device_scope.h"
 #include "aten/structured.h"
+#include "plugin/calls.h"
 
 namespace torch_npu {
 namespace {
@@ -18,13 +20,14 @@ constexpr int64_t kOnes[] = {1, 1, 1}, kZeros[] = {0, 0, 0};
 Sizes ones(size_t rank) { return {kOnes, rank}; }
 Sizes zeros(size_t rank) { return {kZeros, rank}; }
 
-// A single image is a batch of one.
+// A single image is a batch of one. Volumes come out contiguous whatever the input is, as on CPU.
 at::Tensor convolve(const at::Tensor& self, const at::Tensor& weight, const OptionalTensor& bias, Sizes stride, Sizes padding,
                     Sizes dilation, bool transposed, Sizes output_padding) {
   const bool single = self.dim() + 1 == weight.dim();
   const at::Tensor out = at::convolution(single ? self.unsqueeze(0) : self, weight, bias, stride, padding, dilation, transposed,
                                          output_padding, /*groups=*/1);
-  return single ? out.squeeze(0) : out;
+  const at::Tensor ordered = weight.dim() == 5 ? out.contiguous() : out;
+  return single ? ordered.squeeze(0) : ordered;
 }
 
 at::Tensor& store(const at::Tensor& result, at::Tensor& out) {
@@ -70,15 +73,45 @@ at::Tensor slow_conv_dilated(const at::Tensor& self, const at::Tensor& weight, S
   return convolve(self, weight, bias, stride, padding, dilation, /*transposed=*/false, zeros(kernel_size.size()));
 }
 
-at::Tensor slow_conv_transpose(const at::Tensor& self, const at::Tensor& weight, Sizes /*kernel_size*/,
-                               const OptionalTensor& bias, Sizes stride, Sizes padding, Sizes output_padding, Sizes dilation) {
+at::Tensor slow_conv_transpose3d(const at::Tensor& self, const at::Tensor& weight, Sizes /*kernel_size*/,
+                                 const OptionalTensor& bias, Sizes stride, Sizes padding, Sizes output_padding, Sizes dilation) {
   return convolve(self, weight, bias, stride, padding, dilation, /*transposed=*/true, output_padding);
 }
 
-at::Tensor& slow_conv_transpose_out(const at::Tensor& self, const at::Tensor& weight, Sizes kernel_size,
-                                    const OptionalTensor& bias, Sizes stride, Sizes padding, Sizes output_padding, Sizes dilation,
-                                    at::Tensor& out) {
-  return store(slow_conv_transpose(self, weight, kernel_size, bias, stride, padding, output_padding, dilation), out);
+at::Tensor& slow_conv_transpose3d_out(const at::Tensor& self, const at::Tensor& weight, Sizes kernel_size,
+                                      const OptionalTensor& bias, Sizes stride, Sizes padding, Sizes output_padding,
+                                      Sizes dilation, at::Tensor& out) {
+  return store(slow_conv_transpose3d(self, weight, kernel_size, bias, stride, padding, output_padding, dilation), out);
+}
+
+using Transpose2d = at::meta::structured_slow_conv_transpose2d;
+
+at::OptionalTensorRef borrowed(const OptionalTensor& tensor) {
+  return tensor.has_value() && tensor->defined() ? at::OptionalTensorRef(*tensor) : at::OptionalTensorRef();
+}
+
+auto transpose2d(const at::Tensor& self, const at::Tensor& weight, const OptionalTensor& bias, Sizes stride, Sizes padding,
+                 Sizes output_padding, Sizes dilation) {
+  return [=, &self, &weight, &bias](const at::Tensor& out) {
+    call::aclnnConvolution(self.dim() == 3 ? self.unsqueeze(0) : self, weight, bias, stride, padding, dilation,
+                           /*transposed=*/true, output_padding, /*groups=*/1, out, cube_math_type());
+  };
+}
+
+at::Tensor slow_conv_transpose2d(const at::Tensor& self, const at::Tensor& weight, Sizes kernel_size, const OptionalTensor& bias,
+                                 Sizes stride, Sizes padding, Sizes output_padding, Sizes dilation) {
+  const DeviceScope scope(self);
+  return compute<Transpose2d>(transpose2d(self, weight, bias, stride, padding, output_padding, dilation), self, weight,
+                              kernel_size, borrowed(bias), stride, padding, output_padding, dilation);
+}
+
+at::Tensor& slow_conv_transpose2d_out(const at::Tensor& self, const at::Tensor& weight, Sizes kernel_size,
+                                      const OptionalTensor& bias, Sizes stride, Sizes padding, Sizes output_padding,
+                                      Sizes dilation, at::Tensor& out) {
+  const DeviceScope scope(self);
+  return compute_into<Transpose2d, Form::kOut>(out, transpose2d(self, weight, bias, stride, padding, output_padding, dilation),
+                                               self, weight, kernel_size, borrowed(bias), stride, padding, output_padding,
+                                               dilation);
 }
 
 }  // namespace
@@ -92,10 +125,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("slow_conv3d_forward.output", TORCH_FN(slow_conv_out<3>));
   m.impl("slow_conv_dilated2d", TORCH_FN(slow_conv_dilated));
   m.impl("slow_conv_dilated3d", TORCH_FN(slow_conv_dilated));
-  m.impl("slow_conv_transpose2d", TORCH_FN(slow_conv_transpose));
-  m.impl("slow_conv_transpose2d.out", TORCH_FN(slow_conv_transpose_out));
-  m.impl("slow_conv_transpose3d", TORCH_FN(slow_conv_transpose));
-  m.impl("slow_conv_transpose3d.out", TORCH_FN(slow_conv_transpose_out));
+  m.impl("slow_conv_transpose2d", TORCH_FN(slow_conv_transpose2d));
+  m.impl("slow_conv_transpose2d.out", TORCH_FN(slow_conv_transpose2d_out));
+  m.impl("slow_conv_transpose3d", TORCH_FN(slow_conv_transpose3d));
+  m.impl("slow_conv_transpose3d.out", TORCH_FN(slow_conv_transpose3d_out));
 }
 
 }  // namespace torch_npu

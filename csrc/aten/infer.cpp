@@ -257,18 +257,27 @@ Outputs<2> nll_loss2d(const at::Tensor& self, const at::Tensor& target, const Op
           sized({}, self.options())};
 }
 
+at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
+  const at::MemoryFormat format = input.suggest_memory_format();
+  return format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format;
+}
+
 Outputs<1> convolution(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& /*bias*/, at::IntArrayRef stride,
                        at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
                        int64_t groups) {
   TORCH_CHECK(input.scalar_type() == weight.scalar_type(), "Input type (", input.toString(), ") and weight type (",
               weight.toString(), ") should be the same");
+  for (size_t axis = 0; axis < dilation.size(); ++axis) {
+    TORCH_CHECK(dilation[axis] > 0, "non-positive dilation is not supported");
+    TORCH_CHECK(!transposed || output_padding[axis] < std::max(stride[axis], dilation[axis]),
+                "output padding must be smaller than either stride or dilation, but got output_padding: ", output_padding,
+                " stride: ", stride, " dilation: ", dilation);
+  }
   const auto sizes =
       transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation, groups)
                  : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
   Output output = sized(sizes, input.options());
-  auto format = input.suggest_memory_format();
-  if (format == at::MemoryFormat::Contiguous) format = weight.suggest_memory_format();
-  output.options = output.options.memory_format(format);
+  output.options = output.options.memory_format(convolution_format(input, weight));
   return {output};
 }
 

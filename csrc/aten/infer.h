@@ -162,6 +162,8 @@ Outputs<1> ctc_loss_backward(const at::Tensor& /*grad*/, const at::Tensor& log_p
 
 // ---- networks ----
 
+// What a convolution and its gradients are laid out in: channels last if input or weight is.
+at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight);
 Outputs<1> convolution(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias, at::IntArrayRef stride,
                        at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
                        int64_t groups);

@@ -19,7 +19,10 @@ ThreeTensors convolution_backward(const at::Tensor& grad_output, const at::Tenso
                                   at::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> output_mask) {
   const DeviceScope scope(grad_output);
   const int64_t channels = grad_output.size(1);
-  Outputs<3> outputs{formatted_like(input), formatted_like(weight), sized({channels}, weight.options())};
+  Outputs<3> outputs{sized(input.sizes(), input.options()), sized(weight.sizes(), weight.options()),
+                     sized({channels}, weight.options())};
+  const at::MemoryFormat format = infer::convolution_format(input, weight);
+  for (size_t index = 0; index < 2; ++index) outputs[index].options = outputs[index].options.memory_format(format);
   for (size_t index = 0; index < 3; ++index) outputs[index].wanted = output_mask[index];
   auto [grad_input, grad_weight, grad_bias] = allocate(outputs);
   call::aclnnConvolutionBackward(grad_output, input, weight, at::IntArrayRef{channels}, stride, padding, dilation, transposed,
