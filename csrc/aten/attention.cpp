@@ -1,5 +1,6 @@
 // Scaled dot product attention: one fused call where the device has it, PyTorch's composition otherwise.
 #include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/TensorOperators.h>
@@ -35,7 +36,9 @@ bool is_fused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& 
     if (operand->size(0) != query.size(0) || operand->size(1) != query.size(1) || operand->size(3) != query.size(3)) return false;
     if (operand->stride(-1) != 1) return false;
   }
-  return !mask.has_value() || mask->dim() == 2 || mask->dim() == 4;
+  if (!mask.has_value()) return true;
+  const int64_t scores[] = {query.size(0), query.size(1), query.size(2), key.size(2)};
+  return (mask->dim() == 2 || mask->dim() == 4) && at::is_expandable_to(mask->sizes(), scores);
 }
 
 int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& mask,

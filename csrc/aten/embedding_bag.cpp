@@ -3,7 +3,7 @@
 #include <ATen/native/EmbeddingBag.h>
 #include <ATen/ops/_embedding_bag_backward_native.h>
 #include <ATen/ops/embedding_dense_backward.h>
-#include <ATen/ops/result_type.h>
+#include <ATen/ops/promote_types.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
@@ -37,22 +37,21 @@ void check(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor
               per_sample_weights->sizes(), " do not match the indices ", indices.sizes());
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(const at::Tensor& weight, const at::Tensor& indices,
-                                                                         const at::Tensor& offsets, bool scale_grad_by_freq,
-                                                                         int64_t mode, bool sparse,
-                                                                         const OptionalTensor& per_sample_weights,
-                                                                         bool include_last_offset, int64_t padding_idx) {
-  check(weight, indices, offsets, mode, per_sample_weights, include_last_offset);
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
+    const at::Tensor& weight, const at::Tensor& given_indices, const at::Tensor& given_offsets, bool scale_grad_by_freq,
+    int64_t mode, bool sparse, const OptionalTensor& per_sample_weights, bool include_last_offset, int64_t padding_idx) {
   const DeviceScope scope(weight);
-  const at::ScalarType dtype = at::result_type(indices, offsets);
+  const at::ScalarType dtype = at::promote_types(given_indices.scalar_type(), given_offsets.scalar_type());
+  const at::Tensor indices = given_indices.to(dtype), offsets = given_offsets.to(dtype);
+  check(weight, indices, offsets, mode, per_sample_weights, include_last_offset);
   const int64_t bags = offsets.size(0) - (include_last_offset ? 1 : 0);
   const bool is_max = mode == EmbeddingBagMode::MAX;
   at::Tensor output = empty({bags, weight.size(1)}, weight.dtype());
   at::Tensor offset2bag = empty({indices.numel()}, dtype);
   at::Tensor bag_size = empty({bags}, dtype);
   at::Tensor max_indices = is_max ? empty({bags, weight.size(1)}, dtype) : empty({bags}, dtype);
-  call::aclnnEmbeddingBag(weight, indices.to(dtype), offsets.to(dtype), scale_grad_by_freq, mode, sparse, per_sample_weights,
-                          include_last_offset, padding_idx, output, offset2bag, bag_size, max_indices);
+  call::aclnnEmbeddingBag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
+                          padding_idx, output, offset2bag, bag_size, max_indices);
   return {std::move(output), std::move(offset2bag), std::move(bag_size), std::move(max_indices)};
 }
 

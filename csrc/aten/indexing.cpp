@@ -37,6 +37,28 @@ Indices as_list(const std::vector<at::Tensor>& tensors) {
   return list;
 }
 
+// The shape of self[where].
+at::DimVector selected_sizes(const at::Tensor& self, const std::vector<at::Tensor>& where) {
+  at::DimVector sizes, together;
+  size_t first = where.size(), last = 0, count = 0;
+  for (size_t dim = 0; dim < where.size(); ++dim) {
+    if (!where[dim].defined()) continue;
+    TORCH_CHECK_INDEX(at::are_expandable(together, where[dim].sizes()),
+                      "shape mismatch: indexing tensors could not be broadcast together with shapes ",
+                      at::native::shapes_as_str(where));
+    together = at::infer_size_dimvector(together, where[dim].sizes());
+    first = std::min(first, dim);
+    last = dim;
+    ++count;
+  }
+  const size_t front = count == 0 || last - first + 1 == count ? first : 0;
+  for (size_t dim = 0; dim < static_cast<size_t>(self.dim()); ++dim) {
+    if (dim == front) sizes.append(together.begin(), together.end());
+    if (dim >= where.size() || !where[dim].defined()) sizes.push_back(self.size(static_cast<int64_t>(dim)));
+  }
+  return sizes;
+}
+
 at::Tensor index(const at::Tensor& self, const Indices& indices) {
   const DeviceScope scope(self);
   const std::vector<at::Tensor> where = positions(self, indices);
@@ -67,6 +89,9 @@ at::Tensor& index_put(at::Tensor& self, const Indices& indices, const at::Tensor
     if (is_mask) return self.masked_fill_(mask, values.item());
   }
   const std::vector<at::Tensor> where = positions(self, indices);
+  const at::DimVector sizes = selected_sizes(self, where);
+  TORCH_CHECK(at::is_expandable_to(values.sizes(), sizes), "shape mismatch: value tensor of shape ", values.sizes(),
+              " cannot be broadcast to indexing result of shape ", at::IntArrayRef(sizes));
   for (const at::Tensor& tensor : where) {
     at::assert_no_overlap(self, tensor);
     if (tensor.defined() && tensor.numel() == 0) return self;

@@ -373,9 +373,31 @@ Outputs<1> adaptive_avg_pool(const at::Tensor& self, at::IntArrayRef output_size
                 "d(): Expected input to have non-zero size for non-batch dimensions, ", "but input has sizes ", self.sizes(),
                 " with dimension ", dim, " being empty");
   }
-  Output output = formatted_like(self);
+  Output output = rank == 2 ? formatted_like(self) : sized(self.sizes(), self.options());
   std::copy(output_size.begin(), output_size.end(), output.sizes.end() - rank);
   return {output};
+}
+
+namespace {
+
+void check_pooled_gradient(const at::Tensor& grad_output, int64_t rank) {
+  for (int64_t dim = grad_output.dim() - rank; dim < grad_output.dim(); ++dim) {
+    TORCH_CHECK(grad_output.size(dim) > 0, "adaptive_avg_pool", rank,
+                "d_backward(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output has sizes ",
+                grad_output.sizes(), " with dimension ", dim, " being empty");
+  }
+}
+
+}  // namespace
+
+Outputs<1> adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
+  check_pooled_gradient(grad_output, 2);
+  return {formatted_like(self)};
+}
+
+Outputs<1> adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
+  check_pooled_gradient(grad_output, 3);
+  return {sized(self.sizes(), self.options())};
 }
 
 Outputs<3> lstm_cell(const at::Tensor& input_gates, const at::Tensor& /*hidden_gates*/, const at::Tensor& cx,

@@ -207,6 +207,8 @@ Outputs<1> im2col(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntAr
 Outputs<1> col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size, at::IntArrayRef dilation,
                   at::IntArrayRef padding, at::IntArrayRef stride);
 Outputs<1> adaptive_avg_pool(const at::Tensor& self, at::IntArrayRef output_size);
+Outputs<1> adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self);
+Outputs<1> adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self);
 Outputs<3> lstm_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& cx,
                      const OptionalTensor& input_bias, const OptionalTensor& hidden_bias);
 Outputs<3> transform_bias_rescale_qkv(const at::Tensor& qkv, const at::Tensor& qkv_bias, int64_t num_heads);

@@ -8,6 +8,7 @@
 #include <ATen/ops/searchsorted.h>
 
 #include "kernels.h"
+#include "ops/kernels/bounds.h"
 
 namespace softnpu::ops::kernels {
 namespace {
@@ -39,17 +40,20 @@ at::Tensor bag_of_each(const at::Tensor& indices, const at::Tensor& offsets, int
 }  // namespace
 
 void embedding(const at::Tensor& weight, const at::Tensor& indices, at::Tensor& out) {
-  if (!out.is_contiguous()) {
-    out.copy_(at::embedding(weight, indices));
-    return;
-  }
-  at::Tensor rows = out.view({indices.numel(), weight.size(1)});
-  at::index_select_out(rows, weight, 0, indices.reshape({-1}));
+  name_the_index(indices, weight.size(0), [&] {
+    if (!out.is_contiguous()) {
+      out.copy_(at::embedding(weight, indices));
+      return;
+    }
+    at::Tensor rows = out.view({indices.numel(), weight.size(1)});
+    at::index_select_out(rows, weight, 0, indices.reshape({-1}));
+  });
 }
 
 // A padding index of 2^64 - 1 stands for none.
 void embedding_dense_backward(const at::Tensor& grad, const at::Tensor& indices, uint64_t numWeights, uint64_t paddingIdx,
                               bool scaleGradByFreq, at::Tensor& out) {
+  check_bounds(indices, int64_t(numWeights));
   const bool own = !scaleGradByFreq && at::isFloatingType(grad.scalar_type()) && grad.element_size() >= 4 &&
                    out.is_contiguous() && out.scalar_type() == grad.scalar_type();
   if (!own) {

@@ -1,12 +1,14 @@
 #include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/index_copy.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/scatter.h>
 #include <ATen/ops/scatter_reduce.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/tensor.h>
 
 #include "kernels.h"
+#include "ops/kernels/bounds.h"
 
 namespace softnpu::ops::kernels {
 namespace {
@@ -87,6 +89,11 @@ void index(const at::Tensor& self, const Indices& indices, at::Tensor& out) {
     return;
   }
   at::index_out(out, self, given);
+}
+
+void index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index, at::Tensor& out) {
+  const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
+  name_the_index(index, size, [&] { at::index_select_out(out, self, dim, index); });
 }
 
 void index_put(at::Tensor& selfRef, const Indices& indices, const at::Tensor& values, bool accumulate, bool unsafe) {

@@ -1,30 +1,19 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/_ctc_loss.h>
 #include <ATen/ops/_ctc_loss_backward.h>
-#include <ATen/ops/aminmax.h>
 #include <ATen/ops/huber_loss_backward.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sign.h>
 #include <ATen/ops/sub.h>
 
 #include "kernels.h"
+#include "ops/kernels/bounds.h"
 
 namespace softnpu::ops::kernels {
-namespace {
-
-// ATen uses labels as places in memory without a look at them.
-void check_labels(const at::Tensor& targets, int64_t classes) {
-  if (targets.numel() == 0) return;
-  const auto [smallest, largest] = at::aminmax(targets);
-  const int64_t low = smallest.item<int64_t>(), high = largest.item<int64_t>();
-  TORCH_CHECK(low >= 0 && high < classes, "Target ", low < 0 ? low : high, " is out of bounds for ", classes, " labels");
-}
-
-}  // namespace
 
 void ctc_loss(const at::Tensor& logProbs, const at::Tensor& targets, at::IntArrayRef inputLengths, at::IntArrayRef targetlengths,
               int64_t blank, bool zeroInfinity, at::Tensor& negLogLikelihoodOut, at::Tensor& logAlphaOut) {
-  check_labels(targets, logProbs.size(2));
+  check_bounds(targets, logProbs.size(2));
   const auto [loss, log_alpha] = at::_ctc_loss(logProbs, targets, inputLengths, targetlengths, blank, zeroInfinity);
   negLogLikelihoodOut.copy_(loss);
   logAlphaOut.copy_(log_alpha);
@@ -33,7 +22,7 @@ void ctc_loss(const at::Tensor& logProbs, const at::Tensor& targets, at::IntArra
 void ctc_loss_backward(const at::Tensor& gradOut, const at::Tensor& logProbs, const at::Tensor& targets,
                        at::IntArrayRef inputLengths, at::IntArrayRef targetLengths, const at::Tensor& negLogLikelihood,
                        const at::Tensor& logAlpha, int64_t blank, bool zeroInfinity, at::Tensor& out) {
-  check_labels(targets, logProbs.size(2));
+  check_bounds(targets, logProbs.size(2));
   out.copy_(at::_ctc_loss_backward(gradOut, logProbs, targets, inputLengths, targetLengths, negLogLikelihood, logAlpha, blank,
                                    zeroInfinity));
 }

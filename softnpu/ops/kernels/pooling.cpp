@@ -1,19 +1,28 @@
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/adaptive_avg_pool3d.h>
+#include <ATen/ops/adaptive_max_pool2d_backward.h>
+#include <ATen/ops/adaptive_max_pool3d_backward.h>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool2d_backward.h>
 #include <ATen/ops/avg_pool3d.h>
 #include <ATen/ops/avg_pool3d_backward.h>
+#include <ATen/ops/max_pool2d_with_indices_backward.h>
 #include <ATen/ops/max_pool3d_with_indices.h>
 #include <ATen/ops/max_pool3d_with_indices_backward.h>
 
 #include "kernels.h"
+#include "ops/kernels/bounds.h"
 
 namespace softnpu::ops::kernels {
 namespace {
 
 // 0 stands for "not given".
 std::optional<int64_t> divisor(int64_t value) { return value == 0 ? std::nullopt : std::optional(value); }
+
+// Places within an image or a volume. Where a window saw nothing the place is -1.
+void check_places(const at::Tensor& places, const at::Tensor& self, int64_t rank) {
+  check_bounds(places, c10::multiply_integers(self.sizes().slice(size_t(self.dim() - rank))), -1);
+}
 
 }  // namespace
 
@@ -46,7 +55,30 @@ void adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef outputSize, at:
 }
 
 void adaptive_avg_pool3d(const at::Tensor& self, at::IntArrayRef outputSize, at::Tensor& out) {
-  at::adaptive_avg_pool3d_out(out, self, outputSize);
+  if (out.is_contiguous()) {
+    at::adaptive_avg_pool3d_out(out, self, outputSize);
+  } else {
+    out.copy_(at::adaptive_avg_pool3d(self, outputSize));  // the out= form of ATen does not look at strides
+  }
+}
+
+void max_pool2d_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& indices,
+                         at::IntArrayRef kernelSize, at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+                         bool ceilMode, at::Tensor& gradInput) {
+  check_places(indices, self, 2);
+  at::max_pool2d_with_indices_backward_out(gradInput, gradOutput, self, kernelSize, stride, padding, dilation, ceilMode, indices);
+}
+
+void adaptive_max_pool2d_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& indices,
+                                  at::Tensor& gradInput) {
+  check_places(indices, self, 2);
+  at::adaptive_max_pool2d_backward_out(gradInput, gradOutput, self, indices);
+}
+
+void adaptive_max_pool3d_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& indices,
+                                  at::Tensor& gradInput) {
+  check_places(indices, self, 3);
+  at::adaptive_max_pool3d_backward_out(gradInput, gradOutput, self, indices);
 }
 
 // Indices are int32 on this device's interface, int64 in ATen.
@@ -60,6 +92,7 @@ void max_pool3d(const at::Tensor& self, at::IntArrayRef kernelSize, at::IntArray
 void max_pool3d_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& indices,
                          at::IntArrayRef kernelSize, at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
                          bool ceilMode, at::Tensor& gradInput) {
+  check_places(indices, self, 3);
   gradInput.copy_(at::max_pool3d_with_indices_backward(gradOutput, self, kernelSize, stride, padding, dilation, ceilMode,
                                                        indices.to(at::kLong)));
 }

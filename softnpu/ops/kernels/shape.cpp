@@ -4,6 +4,14 @@
 #include "kernels.h"
 
 namespace softnpu::ops::kernels {
+namespace {
+
+// With a size given, ATen writes that many without a look at the counts.
+void check_repeats(const at::Tensor& repeats) {
+  TORCH_CHECK(repeats.numel() == 0 || repeats.min().item<int64_t>() >= 0, "repeats can not be negative");
+}
+
+}  // namespace
 
 void split_with_size(const at::Tensor& self, at::IntArrayRef splitSize, int64_t dim, at::TensorList out) {
   TORCH_CHECK(out.size() == splitSize.size(), "out has ", out.size(), " tensors for ", splitSize.size(), " parts");
@@ -32,11 +40,13 @@ void repeat(const at::Tensor& self, at::IntArrayRef repeats, at::Tensor& out) {
 }
 
 void repeat_interleave(const at::Tensor& self, const at::Tensor& repeats, int64_t outputSize, at::Tensor& out) {
+  check_repeats(repeats);
   out.copy_(at::repeat_interleave(self, repeats, std::nullopt, outputSize));
 }
 
 void repeat_interleave_with_dim(const at::Tensor& self, const at::Tensor& repeats, int64_t dim, int64_t outputSize,
                                 at::Tensor& out) {
+  check_repeats(repeats);
   out.copy_(at::repeat_interleave(self, repeats, dim, outputSize));
 }
 
@@ -49,6 +59,7 @@ void repeat_interleave_int_with_dim(const at::Tensor& self, int64_t repeats, int
 }
 
 void repeat_interleave_tensor(const at::Tensor& repeats, int64_t outputSize, at::Tensor& out) {
+  check_repeats(repeats);
   out.copy_(at::repeat_interleave(repeats, std::optional<int64_t>(outputSize)));
 }
 

@@ -1,0 +1,25 @@
+// Indices are data: only the kernel sees them. Some kernels of ATen use them as places in memory without a look, and some refuse
+// them without saying which one is wrong.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+
+namespace softnpu::ops::kernels {
+
+// Throws with the smallest or largest of `indices` unless all of them are in [first, size).
+void check_bounds(const at::Tensor& indices, int64_t size, int64_t first = 0);
+
+// Runs `work`. When it fails and an index is the reason, the failure names that index.
+template <class Work>
+void name_the_index(const at::Tensor& indices, int64_t size, Work&& work) {
+  try {
+    std::forward<Work>(work)();
+  } catch (const c10::Error&) {
+    check_bounds(indices, size);
+    throw;
+  }
+}
+
+}  // namespace softnpu::ops::kernels
