@@ -1,0 +1,283 @@
+"""Options of network functions that decide between kernels: npu gives what the CPU gives, forward and backward."""
+
+import copy
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import assert_same
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+FORMATS = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+def random(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def check(function, *inputs, strides=False):
+    """Results and the gradients of all floating inputs; a refusal has the same words."""
+    outcomes = []
+    for device in ("cpu", "npu"):
+        given = [each.detach().to(device).requires_grad_(each.is_floating_point()) for each in inputs]
+        try:
+            outcomes.append(results_of(function, given))
+        except (RuntimeError, IndexError, ValueError) as error:
+            outcomes.append(error)
+    expected, got = outcomes
+    if isinstance(expected, Exception):
+        assert isinstance(got, type(expected))
+        assert str(got).splitlines()[0] == str(expected).splitlines()[0]
+        return
+    if isinstance(got, Exception):
+        raise got
+    assert_same(got, expected, strides=strides)
+
+
+def results_of(function, given):
+    results = function(*given)
+    results = results if isinstance(results, tuple) else (results,)
+    tracked = [result for result in results if result.requires_grad]
+    if not tracked:
+        return results
+    wanted = [each for each in given if each.requires_grad]
+    gradients = torch.autograd.grad([result.square().sum() for result in tracked], wanted, allow_unused=True)
+    return (*results, *(each for each in gradients if each is not None))
+
+
+def check_module(module, *inputs):
+    """The same for a module: its parameters' gradients count too."""
+    modules = {"cpu": module, "npu": copy.deepcopy(module).npu()}
+
+    def run(*given):
+        own = modules[given[0].device.type]
+        flat = tuple(each for each in torch.utils._pytree.tree_leaves(own(*given)))
+        return (*flat, *torch.autograd.grad(sum(each.square().sum() for each in flat), list(own.parameters()), retain_graph=True))
+
+    check(run, *inputs)
+
+
+# ---- convolution ----
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["first", "channels_last"])
+@pytest.mark.parametrize("batch", [2, 0, None], ids=["batch", "empty", "single"])
+@pytest.mark.parametrize(("groups", "dilation"), [(1, 1), (2, 2)])
+@pytest.mark.parametrize("transposed", [False, True], ids=["plain", "transposed"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_a_convolution_can_be_derived_twice(rank, transposed, groups, dilation, batch, last):
+    if last and (rank == 1 or not batch):
+        pytest.skip("no such layout")
+    image = random(*([] if batch is None else [batch]), 4, *[6] * rank)
+    if last:
+        image = image.contiguous(memory_format=FORMATS[rank])
+    weight = random(4, (6 if transposed else 4) // groups, *[2] * rank, seed=1)
+    convolve = getattr(F, f"conv{'_transpose' * transposed}{rank}d")
+
+    def twice(x, w, b):
+        result = convolve(x, w, b, stride=2, padding=1, dilation=dilation, groups=groups)
+        return (result, *torch.autograd.grad(result.pow(3).sum(), (x, w, b), create_graph=True))
+
+    check(twice, image, weight, random(6 if transposed else 4, seed=2), strides=True)
+
+
+NAMED = {
+    "thnn_conv2d": (2, lambda x, w, b: torch.ops.aten.thnn_conv2d(x, w, [3, 3], b, [2, 1], [1, 0])),
+    "slow_conv_dilated2d": (2, lambda x, w, b: torch.ops.aten.slow_conv_dilated2d(x, w, [3, 3], b, [1, 1], [1, 0], [2, 1])),
+    "slow_conv_transpose2d": (2, lambda x, w, b: torch.ops.aten.slow_conv_transpose2d(x, w, [3, 3], b, [2, 2])),
+    "slow_conv3d": (3, lambda x, w, b: torch.ops.aten.slow_conv3d(x, w, [3, 3, 3], b, [2, 1, 1], [1, 0, 0])),
+    "slow_conv_dilated3d": (3, lambda x, w, b: torch.ops.aten.slow_conv_dilated3d(x, w, [3, 3, 3], b)),
+    "slow_conv_transpose3d": (3, lambda x, w, b: torch.ops.aten.slow_conv_transpose3d(x, w, [3, 3, 3], b, [2, 1, 1])),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_convolution_called_by_its_implementation(name):
+    rank, convolve = NAMED[name]
+    check(convolve, random(2, 3, *[5] * rank), random(3, 3, *[3] * rank, seed=1), random(3, seed=2), strides=True)
+
+
+# ---- attention ----
+
+MASK = torch.rand(5, 5, generator=torch.Generator().manual_seed(1)) > 0.3
+ATTENTION = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "scale": {"scale": 0.3},
+    "bool": {"attn_mask": MASK | torch.eye(5).bool()},
+    "broadcast": {"attn_mask": (MASK | torch.eye(5).bool()).expand(2, 1, 5, 5)},
+    "heads": {"attn_mask": (MASK | torch.eye(5).bool()).expand(4, 5, 5)},
+    "float": {"attn_mask": torch.linspace(-1, 1, 25).view(5, 5)},
+    "row": {"attn_mask": torch.linspace(-1, 1, 10).view(2, 1, 1, 5)},
+    "nothing": {"attn_mask": torch.zeros(5, 5).bool()},
+    "both": {"attn_mask": MASK, "is_causal": True},
+    "misfit": {"attn_mask": MASK[:4]},
+}
+HEADS = {
+    "usual": lambda q, k, v: (q, k, v),
+    "interleaved": lambda q, k, v: tuple(each.transpose(1, 2).contiguous().transpose(1, 2) for each in (q, k, v)),
+    "columns": lambda q, k, v: tuple(each.mT.contiguous().mT for each in (q, k, v)),
+    "single": lambda q, k, v: (q[0], k[0], v[0]),
+    "flat": lambda q, k, v: (q[0, 0], k[0, 0], v[0, 0]),
+    "narrow value": lambda q, k, v: (q, k, v[..., :6]),
+    "empty": lambda q, k, v: (q[:0], k[:0], v[:0]),
+}
+
+
+def attend(q, k, v, **options):
+    mask = options.pop("attn_mask", None)
+    if mask is not None:
+        mask = mask.to(q.device) if mask.dtype == torch.bool else mask.to(q)
+    return F.scaled_dot_product_attention(q, k, v, mask, **options)
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_takes_every_option(name):
+    check(lambda q, k, v: attend(q, k, v, **ATTENTION[name]), *(random(2, 4, 5, 8, seed=seed) for seed in range(3)))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_attention_takes_every_layout(name):
+    check(lambda q, k, v: attend(*HEADS[name](q, k, v)), *(random(2, 4, 5, 8, seed=seed) for seed in range(3)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_shares_heads(causal):
+    query, key, value = random(2, 4, 5, 8), random(2, 2, 5, 8, seed=1), random(2, 2, 5, 8, seed=2)
+    check(lambda q, k, v: attend(q, k, v, is_causal=causal, enable_gqa=True), query, key, value)
+
+
+def test_attention_derives_its_mask():
+    query, key, value = (random(2, 4, 5, 8, seed=seed) for seed in range(3))
+    check(lambda q, k, v, mask: attend(q, k, v, attn_mask=mask), query, key, value, random(5, 5, seed=3))
+
+
+def test_dropout_of_attention_follows_the_seed():
+    query, key, value = (random(2, 4, 5, 8, seed=seed).npu() for seed in range(3))
+    results = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        results.append(attend(query, key, value, dropout_p=0.5))
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
+
+
+# ---- recurrent layers ----
+
+
+@pytest.mark.parametrize(("layers", "both_ways", "bias"), [(1, False, True), (2, True, True), (2, True, False)])
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU], ids=lambda kind: kind.__name__)
+def test_recurrent_layers(kind, layers, both_ways, bias):
+    module = kind(4, 3, layers, bidirectional=both_ways, bias=bias)
+    check_module(module, random(5, 2, 4))
+    check_module(module, random(5, 4))
+    module.batch_first = True
+    check_module(module, random(2, 5, 4))
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_a_projected_lstm(both_ways):
+    check_module(nn.LSTM(4, 3, 2, proj_size=2, bidirectional=both_ways), random(5, 2, 4))
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU], ids=lambda kind: kind.__name__)
+def test_packed_sequences(kind):
+    class Packed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = kind(4, 3, 2, bidirectional=True)
+
+        def forward(self, x):
+            output, state = self.layer(pack_padded_sequence(x, [5, 3, 1]))
+            return output.data, state
+
+    check_module(Packed(), random(5, 3, 4))
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU], ids=lambda kind: kind.__name__)
+def test_dropout_between_layers_follows_the_seed(kind):
+    module, sequence = kind(4, 3, 2, dropout=0.5).npu(), random(5, 2, 4).npu()
+    results = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        results.append(module(sequence)[0])
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", [nn.RNNCell, nn.LSTMCell, nn.GRUCell], ids=lambda kind: kind.__name__)
+def test_recurrent_cells(kind, bias):
+    for shape in ((2, 4), (4,), (0, 4)):
+        check_module(kind(4, 3, bias=bias), random(*shape))
+
+
+# ---- pooling and resampling ----
+
+POOLS = {
+    "max": lambda x, rank: getattr(F, f"max_pool{rank}d")(x, 3, 2, 1, return_indices=True),
+    "avg": lambda x, rank: getattr(F, f"avg_pool{rank}d")(x, 3, 2, 1, count_include_pad=False),
+    "adaptive avg": lambda x, rank: getattr(F, f"adaptive_avg_pool{rank}d")(x, 4),
+    "adaptive max": lambda x, rank: getattr(F, f"adaptive_max_pool{rank}d")(x, 4, return_indices=True),
+    "area": lambda x, rank: F.interpolate(x, scale_factor=0.7, mode="area"),
+    "nearest": lambda x, rank: F.interpolate(x, scale_factor=1.7),
+    "nearest-exact": lambda x, rank: F.interpolate(x, scale_factor=1.7, mode="nearest-exact"),
+    "linear": lambda x, rank: F.interpolate(x, size=[9] * rank, mode="bilinear" if rank == 2 else "trilinear"),
+    "unpool": lambda x, rank: getattr(F, f"max_unpool{rank}d")(*getattr(F, f"max_pool{rank}d")(x, 2, return_indices=True), 2),
+}
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["first", "channels_last"])
+@pytest.mark.parametrize(("name", "rank"), itertools.product(POOLS, (2, 3)))
+def test_pools_keep_the_layout_of_the_cpu(name, rank, last):
+    image = random(2, 3, *[6] * rank)
+    check(lambda x: POOLS[name](x, rank), image.contiguous(memory_format=FORMATS[rank]) if last else image, strides=True)
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.7, 1.5, 2.6])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_resampling_without_aliases(mode, scale):
+    check(lambda x: F.interpolate(x, scale_factor=scale, mode=mode, antialias=True), random(2, 3, 11, 7), strides=True)
+
+
+# ---- bags of embeddings and sequences of labels ----
+
+
+@pytest.mark.parametrize("options", [{}, {"padding_idx": 2}, {"include_last_offset": True}], ids=str)
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32], ids=str)
+def test_bags(mode, options, dtype):
+    places = torch.tensor([0, 6, 2, 3, 3, 2], dtype=dtype)
+    starts = torch.tensor([0, 0, 3, 6] if "include_last_offset" in options else [0, 0, 3])
+    check(lambda table, x, y: F.embedding_bag(x, table, y, mode=mode, **options), random(7, 3), places, starts)
+
+
+def test_weighted_bags():
+    places, starts = torch.tensor([0, 6, 2, 3, 3, 2]), torch.tensor([0, 0, 3])
+
+    def weighted(table, x, y, weights):
+        return F.embedding_bag(x, table, y, mode="sum", per_sample_weights=weights, padding_idx=2)
+
+    check(weighted, random(7, 3), places, starts, random(6, seed=1))
+
+
+def test_the_gradient_of_a_bag_is_scaled_by_how_often_its_index_occurs():
+    table = torch.ones(7, 3, device="npu", requires_grad=True)
+    places = torch.tensor([[0, 6, 2], [3, 3, 2]], device="npu")
+    F.embedding_bag(places, table, mode="sum", scale_grad_by_freq=True).sum().backward()
+    assert table.grad[:, 0].tolist() == [1, 0, 1, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("lengths", ["numbers", "host", "device"])
+def test_ctc_loss_takes_lengths_from_anywhere(lengths):
+    labels = torch.tensor([[1, 2, 1], [3, 1, 2]])
+
+    def loss(x, y):
+        if lengths == "numbers":
+            return F.ctc_loss(x.log_softmax(-1), y, (5, 4), (2, 3))
+        device = x.device if lengths == "device" else "cpu"
+        return F.ctc_loss(x.log_softmax(-1), y, torch.tensor([5, 4], device=device), torch.tensor([2, 3], device=device))
+
+    check(loss, random(5, 2, 4), labels)
