@@ -61,8 +61,8 @@ variable_list run_backward(const Layer& layer, const at::Tensor& input, const at
   const auto list = [&](size_t index) { return kept.slice(index * layer.directions(), layer.directions()); };
   call::aclnnLstmBackward(input, variable_list{hx, cx}, params, grads[0], grads[1], grads[2], list(0), list(1), list(2), list(3),
                           list(4), list(5), list(6), std::nullopt, layer.has_biases, /*numLayers=*/1, /*dropout=*/0.0,
-                          /*train=*/true, layer.bidirectional, /*batchFirst=*/false, /*outputMask=*/std::nullopt, results[0], results[1],
-                          results[2], at::TensorList(results).slice(3));
+                          /*train=*/true, layer.bidirectional, /*batchFirst=*/false, /*outputMask=*/std::nullopt, results[0],
+                          results[1], results[2], at::TensorList(results).slice(3));
   return results;
 }
 
