@@ -1,0 +1,135 @@
+"""The cases: one check of one entry of the databases with one dtype, by ids such as `add/float32/forward` or `nn.Linear/float32/train`."""
+
+import dataclasses
+import traceback
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch.testing._internal import common_methods_invocations
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.common_modules import module_db
+from torch.utils import _pytree
+
+from . import checks, modules
+
+# Entries that make random numbers set a seed of their own in each call. The seed of a call is for the checks to choose.
+common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
+
+# Samples per case, by check, in the quick and in the whole sweep.
+QUICK = {"forward": 3, "refusals": 2, "backward": 2, "strides": 2, "layout": 1, "inplace": 2, "out": 1, "errors": 100, "seed": 1}
+WHOLE = {
+    "forward": 60,
+    "refusals": 10,
+    "backward": 40,
+    "strides": 20,
+    "layout": 20,
+    "inplace": 20,
+    "out": 10,
+    "errors": 100,
+    "seed": 5,
+}
+
+
+@dataclasses.dataclass
+class Result:
+    """status: passed, failed, skipped (there was nothing to compare), and of the runner crashed and hung."""
+
+    status: str
+    detail: str = ""
+    samples: int = 0
+    fallback: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Case:
+    id: str
+    check: Callable
+    info: object
+    dtype: torch.dtype
+
+    @property
+    def kind(self):
+        return self.id.rsplit("/", 1)[1]
+
+    def run(self, full=False, raising=False):
+        """With all samples of the whole sweep or those of the quick one; raising: the first difference as an exception."""
+        limit = (WHOLE if full else QUICK).get(self.kind, 100 if full else 2)
+        return run(lambda: self.check(self.info, self.dtype, limit), raising)
+
+
+def run(check, raising=False):
+    """The result of a check, on a device that is checked for damage behind it."""
+    import torch_npu
+
+    found, count = [], 0
+    torch.npu.reset_fallback_stats()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for sample, text in check():
+                count += 1
+                if text:
+                    found.append(f"{text}\n    with {describe(sample)}")
+                    if raising:
+                        raise AssertionError(found[0])
+            torch.npu.synchronize()
+            torch_npu.softnpu.control("check-memory")
+        except Exception:
+            if raising:
+                raise
+            found.append(traceback.format_exc(limit=-6))
+    status = "failed" if found else "passed" if count else "skipped"
+    return Result(
+        status, f"{len(found)} of {count} differ; {found[0]}" if found else "", count, sorted(torch.npu.fallback_stats())
+    )
+
+
+def describe(sample):
+    def show(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        strides = (
+            "" if value.layout != torch.strided or value.is_nested or value.is_contiguous() else f" strides {value.stride()}"
+        )
+        return f"<{str(value.dtype).removeprefix('torch.')}{list(value.shape) if not value.is_nested else ' nested'}{strides}>"
+
+    return str(_pytree.tree_map(show, (sample.input, *sample.args, sample.kwargs))).replace("'<", "<").replace(">'", ">")[:600]
+
+
+def of_operator(info):
+    """The checks that an entry takes part in, with their dtypes."""
+    supported, differentiable = info.supported_dtypes("cpu"), info.supported_backward_dtypes("cpu")
+    for dtype in DTYPES:
+        yield (checks.forward if dtype in supported else checks.refusals), dtype
+        if dtype in differentiable:
+            yield checks.backward, dtype
+        if dtype in supported and dtype in (torch.float32, torch.int64):
+            yield checks.layout, dtype
+    first = next((dtype for dtype in DTYPES if dtype in supported), None)
+    if first is None:
+        return
+    yield checks.seed, first
+    yield checks.strides, first
+    if info.supports_out:
+        yield checks.out, first
+    if info.get_inplace() is not None:
+        yield checks.inplace, first
+    if info.error_inputs_func is not None:
+        yield checks.errors, first
+
+
+def collect():
+    """All cases by id, in the order of the databases."""
+    made = [(info.full_name, check, info, dtype) for info in op_db for check, dtype in of_operator(info)]
+    for info in module_db:
+        if torch.float32 in info.supported_dtypes("cpu"):
+            made += [(info.name, check, info, torch.float32) for check in (modules.train, modules.evaluate)]
+    cases = {}
+    for name, check, info, dtype in made:
+        id = f"{name}/{str(dtype).removeprefix('torch.')}/{check.__name__}"
+        assert id not in cases, id
+        cases[id] = Case(id, check, info, dtype)
+    return cases

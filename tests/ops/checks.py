@@ -1,0 +1,274 @@
+"""What is checked of one operator with one dtype. Each check is a generator of sentences, one per difference from the CPU.
+
+Every call is made on copies of a sample with the same seed on both devices. A call that the CPU refuses must be refused by npu with
+the same type of exception in the call itself; only indices, whose values the device alone knows, are refused by the next wait.
+
+Values that the CPU makes at random, or does not make at all, are no business of a comparison. Such results are not listed anywhere:
+where values differ, the CPU runs once more with another seed and with fresh memory filled, and values that then differ are free.
+"""
+
+import contextlib
+import dataclasses
+import re
+
+import torch
+from torch.utils import _pytree
+
+from .compare import Tolerance, difference
+from .layouts import LAYOUTS, Relaid, spread
+from .placement import Placement
+
+SEED = 20
+
+# What the CPU says when a value, not a shape or a type, is wrong: the device finds it when it runs.
+VALUE_ERROR = re.compile(
+    r"out of (range|bounds)|[Ii]ndex .* (size|bounds)|target|[Ee]xpected .*(indices|index)|negative|probability|class values",
+    re.S,
+)
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a call gave, or how it failed; `late` if only the wait for the device told."""
+
+    result: object = None
+    error: Exception | None = None
+    late: bool = False
+
+    def text(self):
+        first = str(self.error).strip().split("\n")[0] if self.error else ""
+        return f"{type(self.error).__name__}{' at the wait' if self.late else ''}: {first[:300]}"
+
+
+def attempt(device, function, seed=SEED):
+    """Calls and, on npu, waits. The device is clean afterwards."""
+    torch.manual_seed(seed)
+    error, late, result = None, False, None
+    try:
+        result = function()
+    except Exception as caught:
+        error = caught
+    if device != "cpu":
+        try:
+            torch.npu.synchronize()
+        except RuntimeError as caught:
+            error, late = error or caught, error is None
+    return Outcome(result, error, late)
+
+
+@contextlib.contextmanager
+def filled_memory():
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def values_are_free(sample, run, tolerance):
+    """Whether the CPU gives other values with another seed, or where fresh memory has other contents."""
+    first = attempt("cpu", lambda: run(Placement(sample, "cpu")))
+    for seed in range(SEED + 1, SEED + 9):
+        with filled_memory():
+            other = attempt("cpu", lambda: run(Placement(sample, "cpu")), seed)
+        if first.error or other.error:
+            return False
+        if difference(other.result, first.result, tolerance, device="cpu"):
+            return True
+    return False
+
+
+def refusal(npu, cpu, same_text=False):
+    """The difference between two outcomes as far as errors go; "" if both failed alike, None if neither failed."""
+    if cpu.error is None:
+        return None if npu.error is None else f"npu refuses: {npu.text()}"
+    if npu.error is None:
+        return f"npu accepts what the CPU refuses: {cpu.text()}"
+    if npu.late:
+        return "" if VALUE_ERROR.search(str(cpu.error)) else f"npu refuses late: {npu.text()} instead of {cpu.text()}"
+    if type(npu.error) is not type(cpu.error):
+        return f"npu raises {npu.text()} instead of {cpu.text()}"
+    if same_text and neutral(npu.error) != neutral(cpu.error):
+        return f"npu says '{neutral(npu.error)}' instead of '{neutral(cpu.error)}'"
+    return ""
+
+
+def neutral(error):
+    """A message without the name of a device, and without what C++ adds to it."""
+    first = str(error).strip().split("\nException raised from")[0]
+    return re.sub(r"\b(cpu|npu|privateuseone)(:\d+)?\b", "device", first, flags=re.IGNORECASE)
+
+
+def compare_call(sample, run, tolerance):
+    """The difference between run(placement) on npu and on the CPU: result, and all memory of the arguments afterwards."""
+    here, there = Placement(sample, "cpu"), Placement(sample, "npu")
+    cpu = attempt("cpu", lambda: run(here))
+    npu = attempt("npu", lambda: run(there))
+    found = refusal(npu, cpu)
+    if found is not None:
+        return found
+    found = difference(npu.result, cpu.result, tolerance) or difference(
+        there.memory(), here.memory(), tolerance, "memory of the arguments", device="cpu"
+    )
+    if not found or not tolerance.values:
+        return found
+    free = dataclasses.replace(tolerance, values=False)
+    if difference(npu.result, cpu.result, free) is None and values_are_free(sample, lambda p: [run(p), p.memory()], tolerance):
+        return None
+    return found
+
+
+def samples_of(info, dtype, count, requires_grad=False):
+    return spread(info.sample_inputs("cpu", dtype, requires_grad=requires_grad), count)
+
+
+def forward(info, dtype, count):
+    """Values, dtype, shape and device of the results, and untouched arguments."""
+    tolerance = Tolerance.of(info)
+    for sample in samples_of(info, dtype, count):
+        yield sample, compare_call(sample, lambda p: p.call(info.op), tolerance)
+
+
+def refusals(info, dtype, count):
+    """Of a dtype that the entry does not have: what the CPU refuses, npu refuses; what it takes after all, npu takes."""
+    try:
+        samples = samples_of(info, dtype, count)
+    except Exception:
+        return
+    yield from ((sample, compare_call(sample, lambda p: p.call(info.op), Tolerance.of(info))) for sample in samples)
+
+
+def strides(info, dtype, count):
+    """The layout of the results, for arguments in the usual and in the opposite order of dimensions."""
+    tolerance = dataclasses.replace(Tolerance.of(info), values=False, strides=True)
+    for sample in samples_of(info, dtype, count):
+        for one in (sample, Relaid(sample, "transposed")):
+            yield one, compare_call(one, lambda p: p.call(info.op), tolerance)
+
+
+def layout(info, dtype, count):
+    """Arguments anywhere in memory, without a dimension and without elements."""
+    tolerance = Tolerance.of(info)
+    for sample in samples_of(info, dtype, count):
+        for name in LAYOUTS:
+            relaid = Relaid(sample, name)
+            if not relaid.changed:
+                continue
+            found = compare_call(relaid, lambda p: p.call(info.op), tolerance)
+            yield relaid, f"{name}: {found}" if found else found
+
+
+def gradients(placement, function, process=lambda result: result, parameters=()):
+    """The results of a call and the gradients of its arguments and parameters, for fixed gradients of its results."""
+    result = process(placement.call(function))
+    outputs = [t for t in _pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    inputs = [*placement.differentiable(), *parameters]
+    if not outputs or not inputs:
+        return [result, len(outputs)]
+    generator = torch.Generator().manual_seed(SEED)
+    upstream = [torch.randn(t.shape, generator=generator).to(t.dtype).to(t.device) for t in outputs]
+    return [result, *torch.autograd.grad(outputs, inputs, upstream, allow_unused=True)]
+
+
+def backward(info, dtype, count):
+    """The gradients of the arguments."""
+    tolerance = Tolerance.of(info)
+    for sample in samples_of(info, dtype, count, requires_grad=True):
+        yield sample, compare_call(sample, lambda p, s=sample: gradients(p, info.op, s.output_process_fn_grad), tolerance)
+
+
+def inplace(info, dtype, count):
+    """The variant that writes its first argument, also where that is not dense."""
+    function, tolerance = info.get_inplace(), Tolerance.of(info)
+
+    def run(placement):
+        result = placement.call(function)
+        return [result, result is placement.input]
+
+    for sample in samples_of(info, dtype, count):
+        for one in (sample, Relaid(sample, "sliced"), Relaid(sample, "expanded")):
+            yield one, compare_call(one, run, tolerance)
+
+
+def _dense(like):
+    return torch.empty_like(like, memory_format=torch.contiguous_format)
+
+
+# The tensors given as out=, made like the results that the CPU gives.
+OUTS = {
+    "dense": _dense,
+    "transposed": lambda like: torch.empty(like.shape[::-1], dtype=like.dtype, device=like.device).permute(
+        *reversed(range(like.dim()))
+    ),
+    "sliced": lambda like: torch.empty((*like.shape, 2), dtype=like.dtype, device=like.device)[..., 1],
+    "to resize": lambda like: torch.empty(0, dtype=like.dtype, device=like.device),
+    "wrong shape": lambda like: torch.empty((*like.shape, 3), dtype=like.dtype, device=like.device),
+    "double": lambda like: _dense(like).double(),
+    "int64": lambda like: _dense(like).long(),
+}
+
+
+def out(info, dtype, count):
+    """The results in tensors of the caller: of any layout, of a wrong size, of another dtype."""
+    tolerance = dataclasses.replace(Tolerance.of(info), strides=True)
+    for sample in samples_of(info, dtype, count):
+        usual = attempt("cpu", lambda s=sample: Placement(s, "cpu").call(info.op))
+        if usual.error or not all(isinstance(t, torch.Tensor) for t in _pytree.tree_leaves(usual.result)):
+            continue
+        for name, make in OUTS.items():
+
+            def run(placement, usual=usual, make=make):
+                given = _pytree.tree_map(lambda like: make(like.to(placement.device)).fill_(1), usual.result)
+                given = tuple(given) if isinstance(given, tuple) else given
+                returned = _pytree.tree_leaves(placement.call(info.op, out=given))
+                return [given, [one is other for one, other in zip(returned, _pytree.tree_leaves(given), strict=True)]]
+
+            found = compare_call(sample, run, tolerance)
+            yield sample, f"out={name}: {found}" if found else found
+
+
+def errors(info, dtype, count):
+    """The database's wrong calls: the same type of exception and the same sentence."""
+    for wrong in spread(info.error_inputs("cpu"), count):
+        sample = wrong.sample_input
+        here, there = Placement(sample, "cpu"), Placement(sample, "npu")
+        cpu = attempt("cpu", lambda p=here: p.call(info.op))
+        npu = attempt("npu", lambda p=there: p.call(info.op))
+        yield sample, refusal(npu, cpu, same_text=True) if cpu.error else None
+
+
+def bits(value):
+    """A nest of results as bytes."""
+    leaves = [
+        t.detach().to_dense() if t.layout != torch.strided else t.detach()
+        for t in _pytree.tree_leaves(value)
+        if isinstance(t, torch.Tensor)
+    ]
+    return [t.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for t in leaves if not t.is_nested]
+
+
+def seed(info, dtype, count):
+    """The same seed gives the same bits, whatever the number of threads; where another seed gives other values on the CPU, it does on npu."""
+    for sample in samples_of(info, dtype, count):
+
+        def run(device, seed=SEED, sample=sample):
+            placement = Placement(sample, device)
+            outcome = attempt(device, lambda: placement.call(info.op), seed)
+            return None if outcome.error else bits(outcome.result) + bits(placement.memory())
+
+        first, again = run("npu"), run("npu")
+        if first is None:
+            continue
+        torch.set_num_threads(2)
+        try:
+            wide = run("npu")
+        finally:
+            torch.set_num_threads(1)
+        found = None
+        if first != again:
+            found = "the same seed gives other bits"
+        elif first != wide:
+            found = "another number of threads gives other bits"
+        elif run("cpu") != run("cpu", SEED + 1) and run("cpu") == run("cpu") and first == run("npu", SEED + 1):
+            found = "another seed gives the same bits"
+        yield sample, found
