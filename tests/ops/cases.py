@@ -1,4 +1,8 @@
-"""The cases: one check of one entry of the databases with one dtype, by ids such as `add/float32/forward` or `nn.Linear/float32/train`."""
+"""The cases: one check of one entry of the databases with one dtype.
+
+collect()["add/float32/forward"].run()
+collect()["nn.Linear/float32/train"].run(full=True)
+"""
 
 import dataclasses
 import traceback
@@ -15,6 +19,13 @@ from . import checks, modules
 
 # Entries that make random numbers set a seed of their own in each call. The seed of a call is for the checks to choose.
 common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+
+# On any device these indices are the CPU's.
+for info in op_db:
+    if info.name == "tensor_split":
+        info.op = lambda input, at, *args, **kwargs: torch.tensor_split(
+            input, at.cpu() if isinstance(at, torch.Tensor) else at, *args, **kwargs
+        )
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
 

@@ -40,7 +40,7 @@ def expand(entries, ids):
 
 
 def judge(records, entries, ids, full):
-    """Failures must be known, and what is known must fail where all samples ran. `ids` are all cases, also those that did not run."""
+    """Failures must be known, and what is known must fail where all samples ran. `ids` are those of all cases, run or not."""
     named, wrong = expand(entries, ids)
     gaps = []
     for id, record in records.items():

@@ -1,7 +1,7 @@
 """The layout axis: a tensor's values in other places of memory.
 
-Each function gives a tensor with its argument's values and its own layout, or the argument where that layout does not apply.
-The last three change the shape or the values too: what an operator makes of that, or how it refuses it, is for the CPU to say.
+Each function gives a tensor with its argument's values and its own layout, or the argument where that layout does not apply. The
+last three of LAYOUTS change the shape or the values too: what an operator makes of that, or how it refuses it, the CPU says.
 """
 
 import itertools
@@ -14,6 +14,10 @@ from .placement import is_plain
 def _around(tensor):
     """What lies in memory between the values: a kernel that reads it gives another result, or meets an index that is none."""
     return float("nan") if tensor.dtype.is_floating_point else 0 if tensor.dtype == torch.bool else 113
+
+
+def dense(tensor):
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def transposed(tensor):
@@ -56,8 +60,8 @@ LAYOUTS = {function.__name__: function for function in (transposed, sliced, offs
 class Relaid:
     """A sample with the tensors of its arguments laid out anew. `changed` says whether any was."""
 
-    def __init__(self, sample, layout):
-        self._function = LAYOUTS[layout]
+    def __init__(self, sample, function):
+        self._function = function
         self._done = {}
         self.changed = False
         self.input, self.args, self.kwargs = torch.utils._pytree.tree_map(

@@ -19,7 +19,7 @@ def is_plain(value):
 
 
 class Placement:
-    """A sample's arguments on a device. Only tensors of the CPU move; an argument that names the CPU as device names that device."""
+    """A sample's arguments on a device. Only tensors of the CPU move; an argument that names the CPU names that device instead."""
 
     def __init__(self, sample, device):
         self.device = device
@@ -33,6 +33,9 @@ class Placement:
         """What the function gives. A function that takes no tensors makes its results on the device."""
         with contextlib.nullcontext() if self._tensors else torch.device(self.device):
             return function(self.input, *self.args, **self.kwargs, **more)
+
+    def call_of(self, function):
+        return lambda: self.call(function)
 
     def differentiable(self):
         """The tensors that need a gradient, in order."""
