@@ -16,6 +16,7 @@ from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree
 
 from . import checks, modules
+from .runner import Result
 
 # Entries that make random numbers set a seed of their own in each call. The seed of a call is for the checks to choose.
 common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
@@ -42,16 +43,6 @@ WHOLE = {
     "errors": 100,
     "seed": 5,
 }
-
-
-@dataclasses.dataclass
-class Result:
-    """status: passed, failed, skipped (there was nothing to compare), and of the runner crashed and hung."""
-
-    status: str
-    detail: str = ""
-    samples: int = 0
-    fallback: list = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass

@@ -1,7 +1,7 @@
 """What is checked of one operator with one dtype. Each check is a generator of sentences, one per difference from the CPU.
 
 Every call is made on copies of a sample, with the same seed on both devices. A call that the CPU refuses must be refused by npu
-with the same type of exception in the call itself; only indices, whose values the device alone knows, are refused by the next wait.
+with the same type of exception in the call itself; only indices, whose values the device alone knows, are refused by the wait.
 
 Values that the CPU makes at random, or does not make at all, are no business of a comparison. No list names such results: where
 values differ, the CPU runs again with other seeds and with fresh memory filled, and values that then differ are free.
@@ -270,7 +270,7 @@ def bits(value):
 
 
 def seed(info, dtype, count):
-    """The same seed gives the same bits, whatever the number of threads; where another gives others on the CPU, it does on npu."""
+    """The same seed gives the same bits, whatever the number of threads; another gives others where it does on the CPU."""
     for sample in samples_of(info, dtype, count):
 
         def run(device, seed=SEED, sample=sample):

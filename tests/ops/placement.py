@@ -19,7 +19,7 @@ def is_plain(value):
 
 
 class Placement:
-    """A sample's arguments on a device. Only tensors of the CPU move; an argument that names the CPU names that device instead."""
+    """A sample's arguments on a device. Only tensors of the CPU move; an argument that names the CPU names the device instead."""
 
     def __init__(self, sample, device):
         self.device = device

@@ -1,0 +1,152 @@
+"""The sweep notices what it is there to notice: a wrong operator, a crash, a hang, a gap that is none."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from . import gaps, runner
+
+# What is planted -> the check that must find it, and what it says.
+FAULTS = {
+    "x + on_npu(x)": ("forward", "not close"),
+    "x.double() if on_npu(x) else x + 0": ("forward", "dtype torch.float64 instead of torch.float32"),
+    "x[:2] if on_npu(x) else x + 0": ("forward", "shape (2, 4) instead of (3, 4)"),
+    "x.cpu()": ("forward", "device cpu instead of npu"),
+    "x.add_(1).sub(1) if on_npu(x) else x.clone()": ("forward", "memory of the arguments"),
+    "torch.rand(3).to(x.device) if on_npu(x) else torch.rand(3, 4)": ("forward", "dimensions 1 instead of 2"),
+    "(x.detach() if on_npu(x) else x) * 2": ("backward", "instead of"),
+    "x.as_strided((3, 4), (4, 1)) + 0 if on_npu(x) else x + 0": ("layout", "transposed"),
+    "x.t().contiguous().t() if on_npu(x) else x.contiguous()": ("strides", "strides (1, 3) instead of (4, 1)"),
+    "x.view(5) if on_npu(x) else x[9]": ("errors", "npu raises RuntimeError"),
+    "x + 0 if on_npu(x) else x.view(5, 5)": ("errors", "npu accepts what the CPU refuses"),
+    "x.view(5) if on_npu(x) else x.view(6)": ("errors", "npu says"),
+    "x + (torch.seed() % 1000 if on_npu(x) else 0)": ("seed", "the same seed gives other bits"),
+    "torch.zeros_like(x) if on_npu(x) else torch.rand_like(x)": ("seed", "another seed gives the same bits"),
+}
+RIGHT = ["x * 2", "torch.rand_like(x)", "torch.empty_like(x)"]
+PASSING = [(body, check) for body in RIGHT for check in ("forward", "layout", "strides", "seed", "errors")]
+
+PLANT = """
+import json
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import torch
+from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
+
+from ops import checks
+from ops.cases import Case
+
+
+def samples(info, device, dtype, requires_grad, **kwargs):
+    yield SampleInput(torch.arange(12, device=device).reshape(3, 4).to(dtype).requires_grad_(requires_grad))
+
+
+def errors(info, device, **kwargs):
+    yield ErrorInput(SampleInput(torch.ones(0, device=device)), error_regex="")
+
+
+found = []
+for body, name in json.loads(sys.argv[2]):
+    op = eval("lambda x: " + body, {"torch": torch, "on_npu": lambda x: x.device.type == "npu"})
+    info = OpInfo("planted", op=op, sample_inputs_func=samples, error_inputs_func=errors, dtypes=(torch.float32,))
+    result = Case("planted/float32/" + name, getattr(checks, name), info, torch.float32).run()
+    found.append([body, name, result.status, result.detail])
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def planted(python):
+    """(body, check) -> (status, detail) of operators made of what is planted."""
+    everything = [(body, check) for body, (check, _) in FAULTS.items()] + PASSING
+    folder = Path(__file__).resolve().parents[1]
+    done = python(PLANT, folder, json.dumps(everything), SOFTNPU_MEMORY_CHECK="redzone,poison")
+    assert done.returncode == 0, done.stderr
+    return {(body, check): (status, detail) for body, check, status, detail in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize("body", FAULTS)
+def test_a_planted_fault_is_found(planted, body):
+    check, words = FAULTS[body]
+    status, detail = planted[body, check]
+    assert status == "failed"
+    assert words in detail
+
+
+@pytest.mark.parametrize(("body", "check"), PASSING)
+def test_what_is_right_or_random_or_not_written_passes(planted, body, check):
+    assert planted[body, check] == ("passed", "")
+
+
+def crash(id):
+    if id == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if id == "hang":
+        time.sleep(1000)
+    if id == "exit":
+        os._exit(3)
+    return runner.Result("passed")
+
+
+def run(ids, tmp_path, **options):
+    limits = runner.Limits(jobs=2, shard_size=3, case_seconds=2)
+    return runner.run(ids, crash, tmp_path / "journal.jsonl", limits, **options)
+
+
+def test_a_crash_and_a_hang_cost_their_case_only(tmp_path):
+    records = run(["a", "crash", "b", "c", "hang", "d", "exit", "e"], tmp_path)
+    states = {id: record["status"] for id, record in records.items()}
+    assert states == {"crash": "crashed", "hang": "hung", "exit": "crashed", **dict.fromkeys("abcde", "passed")}
+    assert "SIGSEGV" in records["crash"]["detail"]
+    assert runner.load(tmp_path / "journal.jsonl") == records
+
+
+def test_an_interrupted_run_goes_on(tmp_path):
+    journal = tmp_path / "journal.jsonl"
+    run(["a", "b"], tmp_path)
+    journal.write_text(journal.read_text() + '{"case": "c", "sta')
+    before = runner.load(journal)
+    assert set(before) == {"a", "b"}
+    marked = [{**record, "detail": "from before"} for record in before.values()]
+    after = run(["a", "b", "c"], tmp_path, known=marked)
+    assert [after[id]["detail"] for id in "abc"] == ["from before", "from before", ""]
+    assert runner.load(journal) == after
+
+
+def gap(id, kind="bug", reason="it is"):
+    return {"id": id, "class": kind, "reason": reason}
+
+
+def judge(states, entries, full=True):
+    records = {id: {"status": status, "detail": "why"} for id, status in states.items()}
+    return gaps.judge(records, entries, list(states), full)
+
+
+def test_failures_that_are_known_are_gaps():
+    verdict = judge({"a/x": "failed", "a/y": "crashed", "b/x": "passed"}, [gap("a/*")])
+    assert (verdict.gaps, verdict.wrong) == (["a/x", "a/y"], [])
+
+
+@pytest.mark.parametrize(
+    ("states", "entries", "words"),
+    [
+        ({"a": "failed"}, [], "a: failed: why"),
+        ({"a": "hung"}, [], "a: hung: why"),
+        ({"a": "passed"}, [gap("a")], "remove it from the list"),
+        ({"a": "passed"}, [gap("c")], "known gap c: no case has such an id"),
+        ({"a": "failed"}, [gap("a"), gap("*")], "named by a too"),
+        ({"a": "failed"}, [gap("a", kind="later")], "needs id, class"),
+        ({"a": "failed"}, [gap("a", reason=" ")], "needs id, class"),
+    ],
+)
+def test_what_is_unexpected_is_named(states, entries, words):
+    assert words in judge(states, entries).wrong[0]
+
+
+def test_a_gap_may_pass_with_a_few_samples():
+    assert judge({"a": "passed"}, [gap("a")], full=False).wrong == []
