@@ -31,17 +31,18 @@ for info in op_db:
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
 
 # Samples per case, by check, in the quick and in the whole sweep.
-QUICK = {"forward": 3, "refusals": 2, "backward": 2, "strides": 2, "layout": 1, "inplace": 2, "out": 1, "errors": 100, "seed": 1}
-WHOLE = {
-    "forward": 60,
-    "refusals": 10,
-    "backward": 40,
-    "strides": 20,
-    "layout": 20,
-    "inplace": 20,
-    "out": 10,
-    "errors": 100,
-    "seed": 5,
+SAMPLES = {
+    "forward": (3, 200),
+    "refusals": (2, 20),
+    "backward": (2, 100),
+    "layout": (1, 40),
+    "inplace": (2, 40),
+    "out": (1, 20),
+    "strides": (2, 40),
+    "errors": (100, 200),
+    "seed": (1, 5),
+    "train": (2, 100),
+    "evaluate": (2, 100),
 }
 
 
@@ -58,8 +59,7 @@ class Case:
 
     def run(self, full=False, raising=False):
         """With all samples of the whole sweep or those of the quick one; raising: the first difference as an exception."""
-        limit = (WHOLE if full else QUICK).get(self.kind, 100 if full else 2)
-        return run(lambda: self.check(self.info, self.dtype, limit), raising)
+        return run(lambda: self.check(self.info, self.dtype, SAMPLES[self.kind][full]), raising)
 
 
 def run(check, raising=False):

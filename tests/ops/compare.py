@@ -7,10 +7,10 @@ import torch
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.opinfo.core import DecorateInfo
 
-# (rtol, atol): those of assert_close, a little wider for the halves, whose kernels may round between their steps.
+# (rtol, atol): those of assert_close, wider for the halves, whose kernels may round between their steps.
 DEFAULT = {
-    torch.float16: (2e-3, 1e-4),
-    torch.bfloat16: (2e-2, 1e-4),
+    torch.float16: (2e-3, 1e-3),
+    torch.bfloat16: (2e-2, 8e-3),
     torch.float32: (1.3e-6, 1e-5),
     torch.complex64: (1.3e-6, 1e-5),
     torch.float64: (1e-7, 1e-7),
