@@ -26,6 +26,10 @@ SEED = 20
 VALUE_ERROR = re.compile(r"\b(index|Target) -?\d+|index out of (range|bounds)|class values|probability")
 
 
+# The CPU does not always look whether a tensor that is written overlaps itself.
+OVERLAP = "npu refuses: RuntimeError: unsupported operation: more than one element of the written-to tensor"
+
+
 @dataclasses.dataclass
 class Outcome:
     """What a call gave, or how it failed; `late` if only the wait for the device told."""
@@ -191,6 +195,8 @@ def layout(info, dtype, count):
             if not relaid.changed:
                 continue
             found = compare_call(relaid, lambda p: p.call(info.op), tolerance)
+            if found and found.startswith(OVERLAP):
+                continue
             if found and cpu_depends_on_layout(relaid, info.op, tolerance):
                 found = compare_values(relaid, Relaid(relaid, layouts.dense), info.op, tolerance)
             yield relaid, f"{name}: {found}" if found else found
@@ -216,7 +222,7 @@ def backward(info, dtype, count):
 
 
 def inplace(info, dtype, count):
-    """The variant that writes its first argument, also where that is not dense."""
+    """The variant that writes its first argument, also where that is not dense, and how it refuses to write one that overlaps."""
     function, tolerance = info.get_inplace(), Tolerance.of(info)
 
     def run(placement):
@@ -224,8 +230,11 @@ def inplace(info, dtype, count):
         return [result, result is placement.input]
 
     for sample in samples_of(info, dtype, count):
-        for one in (sample, Relaid(sample, layouts.sliced), Relaid(sample, layouts.expanded)):
+        for one in (sample, Relaid(sample, layouts.sliced)):
             yield one, compare_call(one, run, tolerance)
+        overlapping = Relaid(sample, layouts.expanded)
+        if attempt("cpu", Placement(overlapping, "cpu").call_of(function)).error:  # else its values depend on the order of writes
+            yield overlapping, compare_call(overlapping, run, tolerance)
 
 
 def _dense(like):
