@@ -21,6 +21,7 @@ FAULTS = {
     "(x.detach() if on_npu(x) else x) * 2": ("backward", "instead of"),
     "x.as_strided((3, 4), (4, 1)) + 0 if on_npu(x) else x + 0": ("layout", "transposed"),
     "x.t().contiguous().t() if on_npu(x) else x.contiguous()": ("strides", "strides (1, 3) instead of (4, 1)"),
+    "overflowing(x * 2)": ("forward", "red zone"),
     "x.view(5) if on_npu(x) else x[9]": ("errors", "npu raises RuntimeError"),
     "x + 0 if on_npu(x) else x.view(5, 5)": ("errors", "npu accepts what the CPU refuses"),
     "x.view(5) if on_npu(x) else x.view(6)": ("errors", "npu says"),
@@ -38,8 +39,19 @@ sys.path.insert(0, sys.argv[1])
 import torch
 from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
 
+from memory_faults import write_beside
 from ops import checks
 from ops.cases import Case
+
+
+def on_npu(x):
+    return x.device.type == "npu"
+
+
+def overflowing(x):
+    if on_npu(x):
+        write_beside(x, x.nbytes)
+    return x
 
 
 def samples(info, device, dtype, requires_grad, **kwargs):
@@ -52,7 +64,7 @@ def errors(info, device, **kwargs):
 
 found = []
 for body, name in json.loads(sys.argv[2]):
-    op = eval("lambda x: " + body, {"torch": torch, "on_npu": lambda x: x.device.type == "npu"})
+    op = eval("lambda x: " + body, globals())
     info = OpInfo("planted", op=op, sample_inputs_func=samples, error_inputs_func=errors, dtypes=(torch.float32,))
     result = Case("planted/float32/" + name, getattr(checks, name), info, torch.float32).run()
     found.append([body, name, result.status, result.detail])
