@@ -41,6 +41,9 @@ class Placement:
         """The tensors that need a gradient, in order."""
         return [tensor for tensor in self._tensors.values() if tensor.requires_grad]
 
+    def has_empty(self):
+        return any(tensor.numel() == 0 for tensor in self._tensors.values())
+
     def memory(self):
         return [flat.cpu() for flat in self._flat.values()]
 
