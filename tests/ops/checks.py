@@ -270,6 +270,7 @@ OUTS_TO_RESIZE = {
 def out(info, dtype, count):
     """The results in tensors of the caller: of any layout, of a wrong size, of another dtype."""
     tolerance = Tolerance.of(info)
+    tolerance.overrides[torch.float64] = tuple(tolerance.pair(dtype).values())  # computed with the arguments' precision
     for sample in samples_of(info, dtype, count):
         usual = attempt("cpu", lambda s=sample: Placement(s, "cpu").call(info.op))
         if usual.error or not all(isinstance(t, torch.Tensor) for t in _pytree.tree_leaves(usual.result)):
