@@ -280,7 +280,8 @@ def parameter_info(parameter):
 def dtype_bits(function):
     if not function.dtypes:
         return "0"
-    return " | ".join(f"uint64_t(1) << {ACL_DTYPES[name]}" for name in DTYPE_SETS[function.dtypes])
+    names = dict.fromkeys(name for word in function.dtypes for name in DTYPE_SETS.get(word, (word,)))
+    return " | ".join(f"uint64_t(1) << {ACL_DTYPES[name]}" for name in names)
 
 
 def operation_lines(function):
@@ -305,6 +306,7 @@ def operation_lines(function):
         "meta": f"meta_{name}" if has_meta(function) else "nullptr",
         "engine": f"engine::try_{function.engine}" if function.engine else "nullptr",
         "dtypes": dtype_bits(function),
+        "promotes": str(function.promotes).lower(),
         "shapes": f"ShapeRule::{rule}",
         "sync": str(function.sync).lower(),
     }

@@ -90,7 +90,8 @@ class DeviceFunction:
     results: tuple  # of Parameter: where the results of a functional ATen kernel are copied, in order
     engine: str | None
     sync: bool
-    dtypes: str | None  # a key of DTYPE_SETS: what the first tensor may be
+    dtypes: tuple  # keys of DTYPE_SETS and dtypes: what the first tensor may be; empty for anything
+    promotes: bool  # one of the tensors is enough
     shapes: str | None  # a word of SHAPE_RULES
 
     @property
@@ -338,11 +339,13 @@ def aten_parameters(schema):
 # ---- the device table ----
 
 # Words behind `|` in a row, each with what may follow it.
+DTYPE_WORD = "|".join((*DTYPE_SETS, *DTYPES))
 DEVICE_FIELDS = {
     "engine": r"\w+",
     "sync": "",
     "unused": r"\w+(?:, *\w+)*",
-    "dtypes": "|".join(DTYPE_SETS),
+    "dtypes": rf"(?:{DTYPE_WORD})(?: (?:{DTYPE_WORD}))*",
+    "promoted": rf"(?:{DTYPE_WORD})(?: (?:{DTYPE_WORD}))*",
     "shapes": "|".join(SHAPE_RULES),
 }
 
@@ -384,7 +387,8 @@ def read_device_row(row):
     check_used(row, call.function if bound else f"kernel {kernel}", scope, used, unused)
     return DeviceFunction(
         row, row.key, parameters, bound, kernel, kernel_arguments, results,
-        fields.get("engine"), "sync" in fields, fields.get("dtypes"), fields.get("shapes"),
+        fields.get("engine"), "sync" in fields, tuple(fields.get("dtypes", fields.get("promoted", "")).split()),
+        "promoted" in fields, fields.get("shapes"),
     )  # fmt: skip
 
 

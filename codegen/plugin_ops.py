@@ -5,7 +5,8 @@
     python codegen/plugin_ops.py --check docs/ops.md        # fails if the published table is out of step
 
 A row of csrc/aten/ops.yaml becomes every form of its operator that ATen does not compose from another one: functional, in-place
-and out=. Hand-written families register themselves; they are found by their m.impl lines for the documentation.
+and out=. Hand-written families register themselves; they are found by their m.impl lines. What neither offers has to be listed in
+csrc/aten/fallbacks.yaml.
 """
 
 import argparse
@@ -17,7 +18,8 @@ from pathlib import Path
 import torchgen
 import torchgen.local
 from abi import write_if_changed
-from op_tables import TableError, Type, aten, list_items, read_device_table, read_plugin_table
+from op_tables import TableError, Type, list_items, read_device_table, read_plugin_table
+from plugin_docs import documentation, hand_written, merged, read_fallbacks
 from torchgen.api import cpp, meta, structured
 from torchgen.api.translate import translate
 from torchgen.api.types import NativeSignature
@@ -339,6 +341,9 @@ def structured_adapter(op, function):
     return Adapter(str(schema.name), symbol, "\n".join([*lines, "}"]), headers)
 
 
+BROADCASTING = ("promoted", "truth_of_two")  # shape functions of operators that broadcast `other`
+
+
 def infer_text(op, schema):
     arguments = ", ".join(argument.name for argument in inputs_of(schema))
     return f"infer::{op.infer}({arguments})"
@@ -357,12 +362,21 @@ def plain_adapter(op, function, schema, prefix=""):
         lines += [result_text(schema, moved_all(names), moved=True)]
     elif kind == SchemaKind.out:
         given = out_names(schema)
+        targets = given
         if op.infer:
-            lines += [f"  resize_outputs<{len(given)}>({infer_text(op, schema)}, {{{', '.join(given)}}});"]
-        lines += [*slow_call(op, op.call, dict(zip(names, given, strict=True))), result_text(schema, given, moved=False)]
+            lines += [f"  const Results<{len(given)}> results({infer_text(op, schema)}, {{{', '.join(given)}}});"]
+            targets = [f"results.output({index})" for index in range(len(given))]
+        lines += slow_call(op, op.call, dict(zip(names, targets, strict=True)))
+        lines += ["  results.finish();"] * bool(op.infer)
+        lines += [result_text(schema, given, moved=False)]
     else:
         target = schema.arguments.flat_all[0].name
         call, renamed = (op.inplace, {}) if op.inplace else (op.call, dict.fromkeys(names, target))
+        if op.outputs:
+            lines += [f"  at::assert_no_internal_overlap({target});"]
+            lines += [f"  check_inplace_broadcast({target}, other);"] * (op.infer in BROADCASTING)
+        elif op.infer:
+            lines += [f"  {infer_text(op, schema)};"]
         lines += [*slow_call(op, call, renamed), result_text(schema, [target] if schema.returns else [], moved=False)]
     text = "\n".join([*lines, "}"])
     if prefix:
@@ -493,6 +507,7 @@ def adapters_source(made):
     bypass_lines = "\n".join(f'  m.impl("{item.schema_name}", TORCH_FN({item.bypass}));' for item in made if item.bypass)
     text = f"""\
 // {GENERATED}
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/op_registration/adaption.h>
 #include <torch/library.h>
 {includes}
@@ -558,60 +573,16 @@ def generate(device, plugin):
 # ---- documentation ----
 
 
-def hand_written(folder):
-    """Overload -> file, from the m.impl lines of the families."""
+def generated_overloads(plugin):
+    """Overload -> device function, for all forms of all rows."""
     found = {}
-    for path in sorted(folder.glob("*.cpp")):
-        text = path.read_text()
-        for block in re.finditer(r"TORCH_LIBRARY_IMPL\(aten, PrivateUse1, m\) \{(.*?)\}", text, re.DOTALL):
-            found |= dict.fromkeys(re.findall(r'm\.impl\("([^"]+)"', block[1]), path.name)
-    return found
-
-
-def documentation(device, plugin, families):
-    generated = {}
     for op in plugin:
         if op.hand:
             continue
         for function in forms(op) or [op]:
             name = str(function.func.name) if isinstance(function, NativeFunction) else op.name
-            generated[name] = op.call.function.name
-    clash = sorted(set(generated) & set(families))
-    if clash:
-        raise TableError(f"csrc/aten/{families[clash[0]]}: `{clash[0]}` is registered by hand and by a row of ops.yaml")
-    kernels = native_kernels()
-    known = aten().functions
-    missing = sorted(
-        name for name, function in known.items()
-        if name not in generated and name not in families and not function.has_composite_kernel
-        and kernels.of(function, DispatchKey.CPU)
-    )  # fmt: skip
-    lines = [
-        "# Operators of the npu device",
-        "",
-        f"{GENERATED} `python codegen/plugin_ops.py --docs docs/ops.md` writes this file.",
-        "",
-    ]
-    lines += [
-        f"{len(generated)} overloads are rows of the table, {len(families)} are written by hand.",
-        f"{len(missing)} have a CPU kernel only and fall back to it. Every other ATen operator is composed of these by PyTorch.",
-        "",
-    ]
-    lines += ["## One device call", "", "| overload | device function |", "| --- | --- |"]
-    lines += [f"| {name} | {call} |" for name, call in sorted(generated.items())]
-    lines += ["", "## Written by hand", "", "| overload | file in csrc/aten |", "| --- | --- |"]
-    lines += [f"| {name} | {file} |" for name, file in sorted(families.items())]
-    lines += ["", "## CPU fallback", "", *wrapped(missing)]
-    return "\n".join(lines) + "\n"
-
-
-def wrapped(names, width=130):
-    lines = [""]
-    for name in names:
-        if len(lines[-1]) + len(name) + 2 > width:
-            lines.append("")
-        lines[-1] += (", " if lines[-1] else "") + name
-    return [line + ("," if index + 1 < len(lines) else "") for index, line in enumerate(lines)]
+            found[name] = op.call.function.name
+    return found
 
 
 def main(arguments=None):
@@ -619,6 +590,7 @@ def main(arguments=None):
     parser.add_argument("--device-table", type=Path, default=ROOT / "softnpu/ops/aclnn.yaml")
     parser.add_argument("--plugin-table", type=Path, default=ROOT / "csrc/aten/ops.yaml")
     parser.add_argument("--families", type=Path, default=ROOT / "csrc/aten")
+    parser.add_argument("--any-fallback", action="store_true", help="do not ask fallbacks.yaml which operators may fall back")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--docs", type=Path)
     parser.add_argument("--check", type=Path)
@@ -629,8 +601,11 @@ def main(arguments=None):
         if options.out:
             for name, text in generate(device, plugin).items():
                 write_if_changed(options.out / name, text)
+        generated, families = generated_overloads(plugin), hand_written(options.families)
+        natives = merged(generated, families)
+        fallbacks = {} if options.any_fallback else read_fallbacks(options.families / "fallbacks.yaml", natives)
         if options.docs or options.check:
-            text = documentation(device, plugin, hand_written(options.families))
+            text = documentation(GENERATED, generated, families, fallbacks)
             if options.docs:
                 write_if_changed(options.docs, text)
             if options.check and (not options.check.exists() or options.check.read_text() != text):

@@ -58,6 +58,63 @@ def test_wrong_shapes_and_dtypes_are_refused(wrong, message):
         wrong(torch.ones(2, 3, device="npu")).cpu()
 
 
+def test_an_assertion_fails_at_the_next_wait_with_its_message():
+    wrong = torch.zeros((), device="npu")
+    torch._assert_async(wrong, "the sum should not vanish")
+    with pytest.raises(RuntimeError, match="the sum should not vanish"):
+        torch.npu.synchronize()
+    torch._assert_async(wrong)
+    with pytest.raises(RuntimeError, match="Expected Tensor with single nonzero value, but got zero"):
+        wrong.item()
+    torch._assert_async(wrong + 1, "never")
+    torch.npu.synchronize()
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_an_assertion_on_more_or_less_than_one_value_is_refused_at_once(size):
+    with pytest.raises(RuntimeError, match="is ambiguous"):
+        torch._assert_async(torch.ones(size, device="npu"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: x.bool().abs(),
+        lambda x: x.int().softmax(0),
+        lambda x: x.bitwise_and(x),
+        lambda x: x.bool().remainder(x.bool()),
+        lambda x: x.int().normal_(),
+        lambda x: x.bool() @ x.bool().T,
+    ],
+)
+def test_a_dtype_that_an_operator_lacks_is_refused_by_the_call(wrong):
+    with pytest.raises(NotImplementedError, match="not implemented for"):
+        wrong(torch.ones(2, 3, device="npu"))
+
+
+def test_one_operand_of_a_fitting_dtype_is_enough():
+    flags, steps = torch.tensor([True, False], device="npu"), torch.tensor([3, 2], device="npu")
+    assert flags.remainder(steps).tolist() == [1, 0]
+    assert (flags << steps).tolist() == [8, 0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda x: x.expand(3, 2, 3).abs_(), "more than one element of the written-to tensor"),
+        (lambda x: x.expand(3, 2, 3).uniform_(), "more than one element of the written-to tensor"),
+        (lambda x: x.masked_fill_(x, 1), "only supports boolean masks"),
+        (lambda x: x.masked_fill_((x > 0).expand(2, 2, 3), 1), "doesn't match the broadcast shape"),
+        (lambda x: x.floor_divide_(x.expand(2, 2, 3)), "doesn't match the broadcast shape"),
+        (lambda x: torch.searchsorted(x[0], x, side="middle"), "side can only be 'left' or 'right'"),
+        (lambda x: torch.nn.functional.gelu(x, approximate="other"), "approximate argument must be either none or tanh"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_the_call(wrong, message):
+    with pytest.raises(RuntimeError, match=message):
+        wrong(torch.ones(2, 3, device="npu"))
+
+
 FAILING = """
 import torch
 table = torch.ones(4, 2, device="npu")

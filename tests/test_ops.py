@@ -10,6 +10,7 @@ UNARY = {
     "sigmoid": torch.sigmoid, "relu": torch.relu, "floor": torch.floor, "ceil": torch.ceil, "round": torch.round,
     "sign": torch.sign, "erf": torch.erf, "square": torch.square, "reciprocal": torch.reciprocal,
     "log": lambda x: torch.log(x.abs() + 1), "sqrt": lambda x: torch.sqrt(x.abs()), "rsqrt": lambda x: torch.rsqrt(x.abs() + 1),
+    "angle": torch.angle, "entr": lambda x: torch.special.entr(x.abs()), "nan_to_num": lambda x: torch.nan_to_num(x / x.floor()),
     "isnan": torch.isnan, "isinf": torch.isinf, "logical_not": torch.logical_not, "clamp": lambda x: x.clamp(-1, 1),
     "clamp_min": lambda x: x.clamp(min=0), "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu,
     "leaky_relu": F.leaky_relu, "softplus": F.softplus, "hardtanh": F.hardtanh, "pow_scalar": lambda x: x**2,
@@ -24,6 +25,9 @@ BINARY = {
     "logical_or": torch.logical_or, "logical_xor": torch.logical_xor, "xlogy": lambda a, b: torch.xlogy(a, b.abs()),
     "lerp": lambda a, b: torch.lerp(a, b, 0.3), "where": lambda a, b: torch.where(a > b, a, b),
     "addcmul": lambda a, b: torch.addcmul(a, a, b, value=2), "addcdiv": lambda a, b: torch.addcdiv(a, a, b.abs() + 1),
+    "copysign": torch.copysign, "fmax": torch.fmax, "fmin": torch.fmin, "hypot": torch.hypot, "heaviside": torch.heaviside,
+    "xlog1py": lambda a, b: torch.special.xlog1py(a, b.abs()), "isin": torch.isin,
+    "vdot": lambda a, b: torch.vdot(a[0, 0], b[0, 0]), "add_relu": lambda a, b: torch.ops.aten._add_relu(a, b, alpha=2),
 }  # fmt: skip
 
 SCALAR = {
@@ -72,6 +76,15 @@ SHAPES = {
     "scatter": lambda x: x.scatter(-1, (x > 0).long(), 5.0),
     "index_add": lambda x: x.index_add(-1, torch.tensor([0, 0], device=x.device), x.narrow(-1, 0, 2)),
     "one_hot": lambda x: F.one_hot((x > 0).long(), 2),
+    "mode": lambda x: x.round().mode(-1),
+    "logcumsumexp": lambda x: x.logcumsumexp(-1),
+    "nonzero_static": lambda x: torch.nonzero_static(x > 0, size=7, fill_value=-2),
+    "index_reduce": lambda x: x.index_reduce(-1, torch.tensor([0, 0], device=x.device), x.narrow(-1, 0, 2), "amax"),
+    "searchsorted": lambda x: torch.searchsorted(x[0, 0].sort()[0], x.contiguous(), side="right"),
+    "bucketize_number": lambda x: torch.bucketize(0.1, x[0, 0].sort()[0]),
+    "unique_dim": lambda x: x.round().unique(return_inverse=True, return_counts=True, dim=0),
+    "unique_consecutive": lambda x: x.round().unique_consecutive(return_inverse=True, return_counts=True),
+    "narrow_copy": lambda x: torch.narrow_copy(x, 0, 1, 1),
 }
 
 
@@ -138,7 +151,7 @@ def test_reductions_and_orders(name, layout):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes_and_indices(name, layout):
-    check(SHAPES[name], pair(layout), strides=name not in ("unique", "nonzero"))
+    check(SHAPES[name], pair(layout), strides=name not in ("unique", "unique_dim", "nonzero"))
 
 
 @pytest.mark.parametrize("left", [torch.float32, torch.float16, torch.int32, torch.bool], ids=str)
@@ -152,6 +165,31 @@ def test_dtypes_are_promoted_as_on_the_cpu(name, left, right):
 @pytest.mark.parametrize("name", ["add", "mul", "sub", "eq", "where", "maximum", "logical_and"])
 def test_dtypes(name, dtype):
     check(BINARY[name], pair("sliced", dtype), pair("contiguous", dtype, seed=1))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool], ids=str)
+def test_shifts(dtype):
+    operands = pair("transposed", dtype), pair("contiguous", torch.uint8, seed=1)
+    check(lambda x, y: x << y, *operands)
+    check(lambda x, y: x >> y, *operands)
+    check(lambda x, y: x << 2, *operands)
+    check(lambda x, y: x.clone().__ilshift__(1).__irshift__(2), *operands)
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 2])
+def test_positions_of_triangles(offset):
+    for make in (torch.tril_indices, torch.triu_indices):
+        assert_same(make(4, 3, offset, device="npu"), make(4, 3, offset))
+
+
+def test_out_of_another_dtype_is_cast_where_the_cpu_casts():
+    cpu, npu = pair("contiguous")
+    for operation in (torch.logical_and, torch.floor_divide):
+        results = [operation(x, x, out=torch.empty(0, dtype=torch.float64, device=x.device)) for x in (npu, cpu)]
+        assert_same(*results)
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type Long"):
+        torch.floor_divide(npu, npu, out=torch.empty(0, dtype=torch.int64, device="npu"))
+    assert_same(npu.clone().logical_not_(), cpu.clone().logical_not_())
 
 
 def test_out_is_written_and_resized_where_empty():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from support import assert_same
+from torch_npu import softnpu
 
 OPTIMIZERS = {
     "sgd": lambda p, **o: torch.optim.SGD(p, lr=0.1, **o),
@@ -10,6 +11,7 @@ OPTIMIZERS = {
     "adam": lambda p, **o: torch.optim.Adam(p, lr=0.01, **o),
     "amsgrad": lambda p, **o: torch.optim.Adam(p, lr=0.01, amsgrad=True, weight_decay=1e-2, **o),
     "adamw": lambda p, **o: torch.optim.AdamW(p, lr=0.01, **o),
+    "adagrad": lambda p, **o: torch.optim.Adagrad(p, lr=0.1, lr_decay=0.01, weight_decay=1e-2, **o),
 }
 
 
@@ -40,6 +42,36 @@ def test_steps_are_the_cpus(name, options):
 @pytest.mark.parametrize("name", ["sgd", "momentum", "adam", "adamw"])
 def test_fused_steps_are_the_cpus(name):
     assert_same(steps(OPTIMIZERS[name], "npu", {"fused": True})[0], steps(OPTIMIZERS[name], "cpu", {})[0])
+
+
+def lists(device, count):
+    generator = torch.Generator().manual_seed(0)
+    return [[torch.rand(3, generator=generator).to(device) for _ in range(count)] for _ in range(5)]
+
+
+def fused_steps(device, lr, count=3):
+    """One step of each fused optimizer, with the rate as a number or a tensor."""
+    parameters, grads, first, second, third = lists(device, count)
+    steps = [torch.ones((), device=device) for _ in range(count)]
+    adam = {"beta1": 0.9, "beta2": 0.99, "weight_decay": 0.01, "eps": 1e-8, "amsgrad": True, "maximize": False}
+    torch._fused_adam_(parameters, grads, first, second, third, steps, lr=lr, **adam)
+    torch._fused_adamw_(parameters, grads, first, second, third, steps, lr=lr, **adam)
+    sgd = {"weight_decay": 0.01, "momentum": 0.9, "dampening": 0.1, "nesterov": False, "maximize": False, "is_first_step": False}
+    torch._fused_sgd_(parameters, grads, first, lr=lr, **sgd)
+    torch._fused_adagrad_(parameters, grads, second, steps, lr=lr, lr_decay=0.1, weight_decay=0.01, eps=1e-8, maximize=False)
+    return parameters, first, second, third
+
+
+@pytest.mark.parametrize("rate", [lambda device: 0.1, lambda device: torch.tensor(0.1, device=device)], ids=["number", "tensor"])
+def test_a_fused_step_is_one_launch_for_a_list(rate):
+    assert_same(fused_steps("npu", rate("npu")), fused_steps("cpu", rate("cpu")))
+    counts = []
+    for count in (2, 5):
+        lr = rate("npu")
+        with softnpu.faults("count"):
+            fused_steps("npu", lr, count)
+            counts.append(softnpu.fault_counts()["launch"] - count)  # what makes the step counters
+    assert counts == [4, 4]
 
 
 @pytest.mark.parametrize("foreach", [None, False])

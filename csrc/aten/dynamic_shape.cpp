@@ -1,6 +1,7 @@
 // Operators whose result size only the device knows: they wait for it. The result is made for the worst case first, and copied
 // into its own memory when it turned out to be much smaller.
 #include <ATen/ExpandUtils.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/aminmax.h>
 #include <torch/library.h>
@@ -29,7 +30,9 @@ at::Tensor nonzero(const at::Tensor& self) {
     wait_for_inputs();
     call::aclnnNonzero(self, out);
   }
-  return compact(out);
+  const at::Tensor columns = empty({out.size(1), out.size(0)}, at::kLong);  // as on the CPU, a coordinate's values lie together
+  columns.copy_(out.t());
+  return columns.t();
 }
 
 at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
@@ -76,22 +79,78 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> unique2(const at::Tensor& self, b
   return {compact(values), inverse, compact(counts)};
 }
 
+std::tuple<at::Tensor, at::Tensor> unique(const at::Tensor& self, bool sorted, bool return_inverse) {
+  const DeviceScope scope(self);
+  const at::Tensor values = empty({self.numel()}, self.dtype());
+  const at::Tensor inverse = return_inverse ? empty(self.sizes(), at::kLong) : empty({0}, at::kLong);
+  if (self.numel() > 0) {
+    wait_for_inputs();
+    call::aclnnUnique(self, sorted, return_inverse, values, inverse);
+  }
+  return {compact(values), inverse};
+}
+
+using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+// Slices along `dim`: run(values, inverse, counts) with room for all of them. CPU gives all three, whatever was asked for.
+template <class Run>
+ThreeTensors unique_slices(const at::Tensor& self, int64_t dim, Run run) {
+  const auto empty_dims = std::count(self.sizes().begin(), self.sizes().end(), 0);
+  const int64_t slices = self.dim() == 0 ? 1 : self.size(dim);
+  TORCH_CHECK(slices > 0 || empty_dims == 1, "Number of zero sized dimensions is more than one, so unique cannot be applied ");
+  TORCH_CHECK(slices == 0 || empty_dims == 0,
+              "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
+  const DeviceScope scope(self);
+  const at::Tensor values = empty(self.sizes(), self.dtype());
+  const at::Tensor inverse = empty({slices}, at::kLong), counts = empty({slices}, at::kLong);
+  if (slices > 0) {
+    wait_for_inputs();
+    run(values, inverse, counts);
+  }
+  return {compact(values), inverse, compact(counts)};
+}
+
+ThreeTensors unique_dim(const at::Tensor& self, int64_t dim, bool sorted, bool /*return_inverse*/, bool /*return_counts*/) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  return unique_slices(self, dim, [&](const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
+    call::aclnnUniqueDim(self, sorted, /*returnInverse=*/true, dim, values, inverse, counts);
+  });
+}
+
+ThreeTensors unique_dim_consecutive(const at::Tensor& self, int64_t dim, bool /*return_inverse*/, bool /*return_counts*/) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  return unique_slices(self, dim, [&](const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
+    call::aclnnUniqueConsecutive(self, /*returnInverse=*/true, /*returnCounts=*/true, dim, values, inverse, counts);
+  });
+}
+
+ThreeTensors unique_consecutive(const at::Tensor& self, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
+  if (dim.has_value()) return unique_dim_consecutive(self, *dim, return_inverse, return_counts);
+  const DeviceScope scope(self);
+  const at::Tensor values = empty({self.numel()}, self.dtype());
+  const at::Tensor inverse = return_inverse ? empty(self.sizes(), at::kLong) : empty({0}, at::kLong);
+  const at::Tensor counts = empty({return_counts ? self.numel() : 0}, at::kLong);
+  if (self.numel() > 0) {
+    wait_for_inputs();
+    call::aclnnSoftUniqueConsecutive(self, return_inverse, return_counts, values, inverse, counts);
+  }
+  return {compact(values), inverse, compact(counts)};
+}
+
 at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, int64_t minlength) {
   TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
-  TORCH_CHECK(self.dim() == 1 && at::isIntegralType(self.scalar_type(), false),
-              "bincount only supports 1-d non-negative integral ", "inputs.");
+  TORCH_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs.");
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isIntegralType(self.scalar_type(), false), "\"bincount_cpu\" not implemented for '",
+                              self.scalar_type(), "'");
   const bool weighted = weights.has_value() && weights->defined();
   TORCH_CHECK(!weighted || weights->sizes() == self.sizes(), "weights should be 1-d and have the same length as input");
   const DeviceScope scope(self);
-  int64_t bins = minlength;
-  if (self.numel() > 0) {
-    const auto [smallest, largest] = at::aminmax(self);
-    TORCH_CHECK(smallest.item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
-    bins = std::max(bins, largest.item<int64_t>() + 1);
-  }
+  if (self.numel() == 0) return empty({minlength}, at::kLong).zero_();
+  const auto [smallest, largest] = at::aminmax(self);
+  TORCH_CHECK(smallest.item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
+  const int64_t bins = std::max(minlength, largest.item<int64_t>() + 1);
   const at::ScalarType dtype = !weighted ? at::kLong : weights->scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
   at::Tensor out = empty({bins}, dtype);
-  if (self.numel() == 0) return out.zero_();
   call::aclnnBincount(self, weights, minlength, out);
   return out;
 }
@@ -114,6 +173,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("masked_select", TORCH_FN(masked_select));
   m.impl("masked_select.out", TORCH_FN(masked_select_out));
   m.impl("_unique2", TORCH_FN(unique2));
+  m.impl("_unique", TORCH_FN(unique));
+  m.impl("unique_dim", TORCH_FN(unique_dim));
+  m.impl("unique_dim_consecutive", TORCH_FN(unique_dim_consecutive));
+  m.impl("unique_consecutive", TORCH_FN(unique_consecutive));
   m.impl("bincount", TORCH_FN(bincount));
   m.impl("repeat_interleave.Tensor", TORCH_FN(repeat_interleave));
 }

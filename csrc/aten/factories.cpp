@@ -116,6 +116,33 @@ at::Tensor& eye_m_out(int64_t n, int64_t m, at::Tensor& out) {
 
 at::Tensor& eye_out(int64_t n, at::Tensor& out) { return eye_m_out(n, n, out); }
 
+// ---- positions of a triangle ----
+
+using IndicesCall = void (*)(int64_t row, int64_t col, int64_t offset, const at::Tensor& out);
+
+at::Tensor triangle(IndicesCall call, int64_t count, int64_t row, int64_t col, int64_t offset, OptionalDtype dtype,
+                    OptionalDevice device) {
+  const DeviceScope scope(device);
+  const at::Tensor out = empty({2, count}, dtype.value_or(at::kLong));
+  call(row, col, offset, out);
+  return out;
+}
+
+at::Tensor tril_indices(int64_t row, int64_t col, int64_t offset, OptionalDtype dtype, OptionalLayout layout,
+                        OptionalDevice device, std::optional<bool> pin_memory) {
+  at::native::check_args(row, col, layout);
+  check_options(layout, device, pin_memory);
+  return triangle(call::aclnnSoftTrilIndices, at::native::get_tril_size(row, col, offset), row, col, offset, dtype, device);
+}
+
+at::Tensor triu_indices(int64_t row, int64_t col, int64_t offset, OptionalDtype dtype, OptionalLayout layout,
+                        OptionalDevice device, std::optional<bool> pin_memory) {
+  at::native::check_args(row, col, layout);
+  check_options(layout, device, pin_memory);
+  const int64_t count = row * col - at::native::get_tril_size(row, col, offset - 1);
+  return triangle(call::aclnnSoftTriuIndices, count, row, col, offset, dtype, device);
+}
+
 // ---- memory ----
 
 void record_stream(at::Tensor& self, c10::Stream stream) { recordStream(self.storage().data_ptr(), NPUStream(stream)); }
@@ -136,6 +163,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("logspace.out", TORCH_FN(logspace_out));
   m.impl("eye.out", TORCH_FN(eye_out));
   m.impl("eye.m_out", TORCH_FN(eye_m_out));
+  m.impl("tril_indices", TORCH_FN(tril_indices));
+  m.impl("triu_indices", TORCH_FN(triu_indices));
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
 }

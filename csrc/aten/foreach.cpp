@@ -1,8 +1,13 @@
 #include "aten/foreach.h"
 
 #include <ATen/native/ForeachUtils.h>
+#include <ATen/ops/_foreach_add_native.h>
 #include <ATen/ops/_foreach_addcdiv_native.h>
 #include <ATen/ops/_foreach_addcmul_native.h>
+#include <ATen/ops/_foreach_copy_native.h>
+#include <ATen/ops/_foreach_div_native.h>
+#include <ATen/ops/_foreach_mul_native.h>
+#include <ATen/ops/_foreach_norm_native.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -59,6 +64,92 @@ void pointwise_inplace(at::TensorList self, at::TensorList tensor1, at::TensorLi
   kCall(self, tensor1, tensor2, on_device(scalars, self[0].scalar_type()), self);
 }
 
+template <PointwiseCall kCall, Slow kSlow>
+std::vector<at::Tensor> pointwise_packed(at::TensorList self, at::TensorList tensor1, at::TensorList tensor2,
+                                         const at::Tensor& scalars) {
+  return pointwise<kCall, kSlow>(self, tensor1, tensor2, at::native::convert_tensor_to_scalar_list(scalars, self.size()));
+}
+
+template <PointwiseCall kCall, SlowInplace kSlow>
+void pointwise_packed_inplace(at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, const at::Tensor& scalars) {
+  pointwise_inplace<kCall, kSlow>(self, tensor1, tensor2, at::native::convert_tensor_to_scalar_list(scalars, self.size()));
+}
+
+// ---- one tensor of one number for a whole list ----
+
+bool fits_as_number(const at::Tensor& other, at::TensorList self) {
+  return other.dim() == 0 && other.scalar_type() == self[0].scalar_type() &&
+         (other.is_cpu() || other.device() == self[0].device());
+}
+
+using NumberCall = void (*)(at::ITensorListRef, const at::Tensor&, at::ITensorListRef);
+using NumberSlow = std::vector<at::Tensor> (*)(at::TensorList, const at::Tensor&);
+using NumberSlowInplace = void (*)(at::TensorList, const at::Tensor&);
+
+template <NumberCall kCall, NumberSlow kSlow, bool kFloating>
+std::vector<at::Tensor> with_number(at::TensorList self, const at::Tensor& other) {
+  at::native::check_foreach_api_restrictions(self);
+  if (!fits_as_number(other, self) || !can_use_one_launch({self}, {}, kFloating)) return kSlow(self, other);
+  const DeviceScope scope(self);
+  std::vector<at::Tensor> out = empty_as(self);
+  kCall(self, other, out);
+  return out;
+}
+
+template <NumberCall kCall, NumberSlowInplace kSlow, bool kFloating>
+void with_number_inplace(at::TensorList self, const at::Tensor& other) {
+  at::native::check_foreach_api_restrictions(self);
+  if (!fits_as_number(other, self) || !can_use_one_launch({self}, {}, kFloating)) return kSlow(self, other);
+  const DeviceScope scope(self);
+  kCall(self, other, self);
+}
+
+std::vector<at::Tensor> add_number(at::TensorList self, const at::Tensor& other, const at::Scalar& alpha) {
+  at::native::check_foreach_api_restrictions(self);
+  if (!alpha.equal(1) || !fits_as_number(other, self) || !can_use_one_launch({self}, {}, false)) {
+    return at::native::foreach_tensor_add_tensor_kernel_slow(self, other, alpha);
+  }
+  const DeviceScope scope(self);
+  std::vector<at::Tensor> out = empty_as(self);
+  call::aclnnForeachAddScalar(self, other, out);
+  return out;
+}
+
+void add_number_inplace(at::TensorList self, const at::Tensor& other, const at::Scalar& alpha) {
+  at::native::check_foreach_api_restrictions(self);
+  if (!alpha.equal(1) || !fits_as_number(other, self) || !can_use_one_launch({self}, {}, false)) {
+    return at::native::foreach_tensor_add_tensor_kernel_slow_(self, other, alpha);
+  }
+  const DeviceScope scope(self);
+  call::aclnnForeachAddScalar(self, other, self);
+}
+
+// ---- norms and copies ----
+
+std::vector<at::Tensor> norm(at::TensorList self, const at::Scalar& ord, std::optional<at::ScalarType> dtype) {
+  at::native::check_foreach_api_restrictions(self);
+  const at::ScalarType own = self[0].scalar_type();
+  const bool any_empty = std::any_of(self.begin(), self.end(), [](const at::Tensor& tensor) { return tensor.numel() == 0; });
+  if (any_empty || dtype.value_or(own) != own || !at::isFloatingType(own) || !can_use_one_launch({self}, {}, true)) {
+    return at::native::foreach_tensor_norm_slow(self, ord, dtype);
+  }
+  const DeviceScope scope(self);
+  std::vector<at::Tensor> out;
+  out.reserve(self.size());
+  for (size_t index = 0; index < self.size(); ++index) out.push_back(empty({}, own));
+  call::aclnnForeachNorm(self, ord, out);
+  return out;
+}
+
+void copy_inplace(at::TensorList self, at::TensorList src, bool non_blocking) {
+  at::native::check_foreach_api_restrictions(self, src);
+  if (!can_use_one_launch({self, src}, {}, false)) {
+    return at::native::foreach_tensor_copy_list_kernel_slow_(self, src, non_blocking);
+  }
+  const DeviceScope scope(self);
+  call::aclnnForeachCopy(src, self);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -70,6 +161,30 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
          TORCH_FN((pointwise<call::aclnnForeachAddcmulScalarList, at::native::foreach_tensor_addcmul_scalarlist_slow>)));
   m.impl("_foreach_addcmul_.ScalarList",
          TORCH_FN((pointwise_inplace<call::aclnnForeachAddcmulScalarList, at::native::foreach_tensor_addcmul_scalarlist_slow_>)));
+  m.impl("_foreach_addcdiv.Tensor",
+         TORCH_FN((pointwise_packed<call::aclnnForeachAddcdivScalarList, at::native::foreach_tensor_addcdiv_scalarlist_slow>)));
+  m.impl(
+      "_foreach_addcdiv_.Tensor",
+      TORCH_FN(
+          (pointwise_packed_inplace<call::aclnnForeachAddcdivScalarList, at::native::foreach_tensor_addcdiv_scalarlist_slow_>)));
+  m.impl("_foreach_addcmul.Tensor",
+         TORCH_FN((pointwise_packed<call::aclnnForeachAddcmulScalarList, at::native::foreach_tensor_addcmul_scalarlist_slow>)));
+  m.impl(
+      "_foreach_addcmul_.Tensor",
+      TORCH_FN(
+          (pointwise_packed_inplace<call::aclnnForeachAddcmulScalarList, at::native::foreach_tensor_addcmul_scalarlist_slow_>)));
+  m.impl("_foreach_add.Tensor", TORCH_FN(add_number));
+  m.impl("_foreach_add_.Tensor", TORCH_FN(add_number_inplace));
+  m.impl("_foreach_mul.Tensor",
+         TORCH_FN((with_number<call::aclnnForeachMulScalar, at::native::foreach_tensor_mul_tensor_kernel_slow, false>)));
+  m.impl("_foreach_mul_.Tensor",
+         TORCH_FN((with_number_inplace<call::aclnnForeachMulScalar, at::native::foreach_tensor_mul_tensor_kernel_slow_, false>)));
+  m.impl("_foreach_div.Tensor",
+         TORCH_FN((with_number<call::aclnnForeachDivScalar, at::native::foreach_tensor_div_tensor_kernel_slow, true>)));
+  m.impl("_foreach_div_.Tensor",
+         TORCH_FN((with_number_inplace<call::aclnnForeachDivScalar, at::native::foreach_tensor_div_tensor_kernel_slow_, true>)));
+  m.impl("_foreach_norm.Scalar", TORCH_FN(norm));
+  m.impl("_foreach_copy_", TORCH_FN(copy_inplace));
 }
 
 }  // namespace torch_npu

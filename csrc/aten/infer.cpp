@@ -1,11 +1,13 @@
 #include "aten/infer.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/native/ConvUtils.h>
+#include <ATen/native/LossMulti.h>
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/promote_types.h>
@@ -32,6 +34,26 @@ Output formatted_like(const at::Tensor& tensor) {
   return output;
 }
 
+at::Tensor prepare_output(const at::Tensor& given, const Output& output) {
+  at::assert_no_internal_overlap(given);
+  if (!output.casts || given.dtype() == output.options.dtype()) {
+    resize_output(given, output.sizes, output.strides, output.options);
+    return {};
+  }
+  const at::ScalarType from = c10::typeMetaToScalarType(output.options.dtype());
+  TORCH_CHECK(c10::canCast(from, given.scalar_type()), "result type ", from, " can't be cast to the desired output type ",
+              given.scalar_type());
+  resize_output(given, output.sizes, output.strides, output.options.dtype(given.dtype()));
+  return output.made.defined() ? output.made : empty_output(output.sizes, output.strides, output.options);
+}
+
+void check_inplace_broadcast(const at::Tensor& self, const at::Tensor& other) {
+  if (self.sizes() == other.sizes()) return;
+  const auto sizes = at::infer_size_dimvector(self.sizes(), other.sizes());
+  TORCH_CHECK(self.sizes() == at::IntArrayRef(sizes), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
+              at::IntArrayRef(sizes));
+}
+
 namespace infer {
 
 namespace {
@@ -50,14 +72,18 @@ Output broadcast(std::initializer_list<std::reference_wrapper<const at::Tensor>>
     alike = alike && operand.is_contiguous() && operand.device() == device && operand.sizes() == first.sizes();
     config.add_const_input(operand);
   }
-  if (alike) return sized(first.sizes(), first.options().dtype(dtype));
+  if (alike) {
+    Output output = sized(first.sizes(), first.options().dtype(dtype));
+    output.casts = true;
+    return output;
+  }
   for (const at::Tensor& operand : operands) {
     if (!operand.is_cpu()) device = operand.device();
   }
   Functional<at::TensorIteratorBase, 1> iterator;
   iterator.build(config.declare_static_dtype_and_device(dtype, device));
   const at::Tensor& made = iterator.output(0);
-  return {.sizes = Sizes(made.sizes()), .strides = Sizes(made.strides()), .options = made.options(), .made = made};
+  return {.sizes = Sizes(made.sizes()), .strides = Sizes(made.strides()), .options = made.options(), .casts = true, .made = made};
 }
 
 Output reduced_loss(const at::Tensor& self, const at::Tensor& target, int64_t reduction) {
@@ -86,7 +112,9 @@ Outputs<1> promoted(const at::Tensor& self, const at::Tensor& other) {
   return {broadcast({self, other}, at::result_type(self, other))};
 }
 
-Outputs<1> number_first(const at::Scalar& self, const at::Tensor& other) { return {like(other, at::result_type(self, other))}; }
+Outputs<1> number_first(const at::Scalar& self, const at::Tensor& other) {
+  return {elementwise(other, at::result_type(self, other))};
+}
 
 Outputs<1> where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
   TORCH_CHECK(condition.scalar_type() == at::kBool || condition.scalar_type() == at::kByte,
@@ -103,14 +131,13 @@ Outputs<1> roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef 
   TORCH_CHECK(!shifts.empty(), "`shifts` required");
   TORCH_CHECK(dims.size() == shifts.size() || (dims.empty() && shifts.size() == 1),
               "shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
-  for (const int64_t dim : dims) at::maybe_wrap_dim(dim, self.dim());
+  for (const int64_t dim : dims) at::maybe_wrap_dim(dim, self.dim(), /*wrap_scalar=*/false);
   return {dims.empty() ? sized(self.sizes(), self.options()) : formatted_like(self)};
 }
 
 Outputs<1> hardtanh(const at::Tensor& self, const at::Scalar& min_val, const at::Scalar& max_val) {
   TORCH_CHECK(self.scalar_type() != at::kBool, "Bool inputs not supported for hardtanh");
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()) || (min_val.isIntegral(false) && max_val.isIntegral(false)) ||
-                  min_val.toDouble() <= max_val.toDouble(),
+  TORCH_CHECK(self.scalar_type() != at::kByte || (min_val.toLong() >= 0 && max_val.toLong() >= 0),
               "cannot do hardtanh on an unsigned type with negative limits");
   return {like(self)};
 }
@@ -119,15 +146,60 @@ Outputs<2> log_sigmoid(const at::Tensor& self) { return {like(self), sized(self.
 
 Outputs<1> logit(const at::Tensor& self, std::optional<double> /*eps*/) {
   const bool whole = at::isIntegralType(self.scalar_type(), /*includeBool=*/true);
-  return {like(self, whole ? c10::get_default_dtype_as_scalartype() : self.scalar_type())};
+  return {elementwise(self, whole ? c10::get_default_dtype_as_scalartype() : self.scalar_type())};
 }
 
-Outputs<2> along_dim(const at::Tensor& self, int64_t dim, bool keepdim) {
+Outputs<1> angle(const at::Tensor& self) {
+  const bool whole = at::isIntegralType(self.scalar_type(), /*includeBool=*/true);
+  return {elementwise(self, whole ? c10::get_default_dtype_as_scalartype() : c10::toRealValueType(self.scalar_type()))};
+}
+
+Outputs<1> channel_shuffle(const at::Tensor& self, int64_t groups) {
+  TORCH_CHECK(self.dim() > 2, "channel_shuffle expects input with > 2 dims, but got input with sizes ", self.sizes());
+  TORCH_CHECK(groups > 0, "Number of groups to divide channels in must be positive. Value of groups:", groups);
+  TORCH_CHECK(self.size(1) % groups == 0, "Number of channels must be divisible by groups. Got ", self.size(1), " channels and ",
+              groups, " groups.");
+  return {formatted_like(self)};
+}
+
+Outputs<1> masked_softmax(const at::Tensor& self, const at::Tensor& mask, std::optional<int64_t> /*dim*/,
+                          std::optional<int64_t> mask_type) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "Mask should be a boolean tensor");
+  constexpr int64_t kSquare = 0, kPadding = 1, kWhole = 2;
+  const int64_t kind = mask.dim() == 2 && self.dim() == 4 ? mask_type.value_or(kWhole) : kWhole;
+  TORCH_CHECK(kind != kWhole || self.sizes() == mask.sizes(), "For mask_type == 2 mask should have same shape as input");
+  TORCH_CHECK(kind != kPadding || (self.size(0) == mask.size(0) && self.size(2) == mask.size(1)),
+              "For mask_type == 1 mask shape should be (B, L)");
+  TORCH_CHECK(kind != kSquare || (self.size(2) == mask.size(0) && self.size(2) == mask.size(1)),
+              "For mask_type == 0 mask shape should be (L, L)");
+  return dense_like_self(self);
+}
+
+Outputs<1> masked_softmax_backward(const at::Tensor& grad_output, const at::Tensor& /*output*/, const at::Tensor& mask,
+                                   std::optional<int64_t> /*dim*/) {
+  TORCH_CHECK(grad_output.sizes() == mask.sizes(), "Mask shape should match grad shape");
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "Mask should be a boolean tensor");
+  return dense_like_self(grad_output);
+}
+
+Outputs<2> along_dim(const char* name, const at::Tensor& self, int64_t dim, bool keepdim) {
   dim = at::maybe_wrap_dim(dim, self.dim());
+  at::native::zero_numel_check_dims(self, dim, name);
   Sizes sizes(self.sizes());
   if (self.dim() > 0 && keepdim) sizes[dim] = 1;
   if (self.dim() > 0 && !keepdim) sizes.erase(sizes.begin() + dim);
   return {sized(sizes, self.options()), sized(sizes, self.options().dtype(at::kLong))};
+}
+
+Outputs<2> kthvalue(const at::Tensor& self, int64_t k, int64_t dim, bool keepdim) {
+  const int64_t count = self.dim() > 0 ? self.size(at::maybe_wrap_dim(dim, self.dim())) : 1;
+  TORCH_CHECK(k >= 1 && k <= count, "kthvalue(): selected number k out of range for dimension ", dim);
+  return along_dim("kthvalue()", self, dim, keepdim);
+}
+
+Outputs<1> nonzero_static(const at::Tensor& self, int64_t size, int64_t /*fill_value*/) {
+  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
+  return {sized({size, self.dim()}, self.options().dtype(at::kLong))};
 }
 
 Outputs<1> histc(const at::Tensor& self, int64_t bins, const at::Scalar& /*min*/, const at::Scalar& /*max*/) {
@@ -136,6 +208,8 @@ Outputs<1> histc(const at::Tensor& self, int64_t bins, const at::Scalar& /*min*/
 }
 
 Outputs<1> cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> /*compute_mode*/) {
+  TORCH_CHECK(at::isFloatingType(x1.scalar_type()), "cdist only supports floating-point dtypes, X1 got: ", x1.scalar_type());
+  TORCH_CHECK(at::isFloatingType(x2.scalar_type()), "cdist only supports floating-point dtypes, X2 got: ", x2.scalar_type());
   TORCH_CHECK(x1.dim() >= 2 && x2.dim() >= 2, "cdist only supports at least 2D tensors, got ", x1.dim(), "D and ", x2.dim(), "D");
   TORCH_CHECK(x1.size(-1) == x2.size(-1), "X1 and X2 must have the same number of columns. X1: ", x1.size(-1),
               " X2: ", x2.size(-1));
@@ -146,13 +220,32 @@ Outputs<1> cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::opti
   return {sized(sizes, x1.options())};
 }
 
+Outputs<1> cdist_backward(const at::Tensor& /*grad*/, const at::Tensor& x1, const at::Tensor& x2, double /*p*/,
+                          const at::Tensor& /*cdist*/) {
+  Sizes sizes(at::infer_size_dimvector(x1.sizes().slice(0, x1.dim() - 2), x2.sizes().slice(0, x2.dim() - 2)));
+  sizes.push_back(x1.size(-2));
+  sizes.push_back(x1.size(-1));
+  return {sized(sizes, x1.options())};
+}
+
+Outputs<1> pdist(const at::Tensor& self, double /*p*/) {
+  TORCH_CHECK(self.is_contiguous(), "_pdist_forward requires contiguous input");
+  const int64_t rows = self.size(0);
+  return {sized({rows <= 1 ? 0 : rows * (rows - 1) / 2}, self.options())};
+}
+
 Outputs<1> prod(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
   const at::ScalarType own = self.scalar_type();
   return {sized({}, self.options().dtype(dtype.value_or(at::isIntegralType(own, true) ? at::kLong : own)))};
 }
 
+Outputs<1> logcumsumexp(const at::Tensor& self, int64_t dim) {
+  at::maybe_wrap_dim(dim, self.dim());
+  return dense_like_self(self);
+}
+
 Outputs<1> trace(const at::Tensor& self) {
-  TORCH_CHECK(self.dim() == 2, "trace: expected a matrix");
+  TORCH_CHECK(self.dim() == 2, "trace: expected a matrix, but got tensor with dim ", self.dim());
   const at::ScalarType own = self.scalar_type();
   return {sized({}, self.options().dtype(at::isIntegralType(own, true) ? at::kLong : own))};
 }
@@ -161,8 +254,10 @@ Outputs<1> nansum(const at::Tensor& self, at::OptionalIntArrayRef dims, bool kee
   TORCH_CHECK(!self.is_complex(), "nansum does not support complex inputs");
   const at::ScalarType own = self.scalar_type();
   const auto mask = at::native::make_dim_mask(dims, self.dim());
-  return {sized(at::native::shape_from_dim_mask(self, mask, keepdim),
-                self.options().dtype(dtype.value_or(at::isIntegralType(own, true) ? at::kLong : own)))};
+  Output output = sized(at::native::shape_from_dim_mask(self, mask, keepdim),
+                        self.options().dtype(dtype.value_or(at::isIntegralType(own, true) ? at::kLong : own)));
+  output.casts = !dtype.has_value();
+  return {output};
 }
 
 Outputs<1> addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2, const at::Scalar& /*beta*/,
@@ -170,15 +265,18 @@ Outputs<1> addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor
   TORCH_CHECK(vec1.dim() == 1 && vec2.dim() == 1, "addr: Expected 1-D arguments vec1 and vec2, but got ", vec1.dim(), "-D and ",
               vec2.dim(), "-D");
   const at::ScalarType dtype = at::promote_types(at::result_type(self, vec1), vec2.scalar_type());
-  return {sized({vec1.size(0), vec2.size(0)}, self.options().dtype(dtype))};
+  const at::Tensor expanded = self.expand({vec1.size(0), vec2.size(0)}), column = vec1.unsqueeze(1);
+  return {broadcast({expanded, column, vec2}, dtype)};
 }
 
 Outputs<1> addbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& /*beta*/,
                   const at::Scalar& /*alpha*/) {
+  const int64_t rows = batch1.size(1), columns = batch2.size(2);
+  (void)self.expand({rows, columns});
   TORCH_CHECK(batch1.dim() == 3 && batch2.dim() == 3, "batch1 and batch2 must be 3D tensors");
   TORCH_CHECK(batch1.size(0) == batch2.size(0) && batch1.size(2) == batch2.size(1), "Incompatible matrix sizes for bmm (",
               batch1.sizes(), " and ", batch2.sizes(), ")");
-  return {sized({batch1.size(1), batch2.size(2)}, self.options())};
+  return {sized({rows, columns}, self.options())};
 }
 
 Outputs<1> dot(const at::Tensor& self, const at::Tensor& tensor) {
@@ -194,7 +292,48 @@ Outputs<1> dot(const at::Tensor& self, const at::Tensor& tensor) {
 
 Outputs<1> bucketize(const at::Tensor& self, const at::Tensor& boundaries, bool out_int32, bool /*right*/) {
   TORCH_CHECK(boundaries.dim() == 1, "boundaries tensor must be 1 dimension, but got dim(", boundaries.dim(), ")");
+  TORCH_CHECK(boundaries.device() == self.device(), "torch.searchsorted(): boundaries and input value tensors ",
+              "should have same device type, but got boundaries tensor device type ", boundaries.device(), " and input value ",
+              "tensor device type ", self.device());
   return {sized(self.sizes(), self.options().dtype(out_int32 ? at::kInt : at::kLong))};
+}
+
+void masked_fill(const at::Tensor& self, const at::Tensor& mask) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
+              mask.dtype());
+  check_inplace_broadcast(self, mask);
+}
+
+void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ", value.dim(),
+              " dimension(s).");
+  masked_fill(self, mask);
+}
+
+void masked_scatter(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
+  at::assert_no_internal_overlap(self);
+  TORCH_CHECK(self.scalar_type() == source.scalar_type(), "masked_scatter: expected self and source to have same dtypes but got ",
+              self.scalar_type(), " and ", source.scalar_type());
+  (void)mask.expand(self.sizes());
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_scatter_ only supports boolean masks, but got mask with dtype ",
+              mask.scalar_type());
+}
+
+void put(const at::Tensor& self, const at::Tensor& index, const at::Tensor& source, bool /*accumulate*/) {
+  TORCH_CHECK(index.scalar_type() == at::kLong, "put_(): Expected a long tensor for index, but got ", index.scalar_type());
+  TORCH_CHECK(self.scalar_type() == source.scalar_type(), "put_(): self and source expected to have the same dtype, but got ",
+              "self.dtype = ", self.scalar_type(), " and source.dtype = ", source.scalar_type());
+  TORCH_CHECK_INDEX(source.numel() == index.numel(),
+                    "put_(): Expected source and index to have the same number of elements, but got ",
+                    "source.numel() = ", source.numel(), ", index.numel() = ", index.numel());
+  TORCH_CHECK_INDEX(self.numel() != 0 || index.numel() == 0, "put_(): Tried to put elements into an empty tensor");
+  at::assert_no_internal_overlap(self);
+}
+
+Outputs<1> take(const at::Tensor& self, const at::Tensor& index) {
+  TORCH_CHECK(index.scalar_type() == at::kLong, "take(): Expected a long tensor for index, but got ", index.scalar_type());
+  TORCH_CHECK_INDEX(self.numel() != 0 || index.numel() == 0, "take(): tried to take from an empty tensor");
+  return {sized(index.sizes(), self.options())};
 }
 
 Outputs<1> index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
@@ -257,6 +396,23 @@ Outputs<2> nll_loss2d(const at::Tensor& self, const at::Tensor& target, const Op
           sized({}, self.options())};
 }
 
+Outputs<2> multilabel_margin_loss(const at::Tensor& self, const at::Tensor& target, int64_t reduction) {
+  int64_t frames = 0, classes = 0;
+  at::native::multilabel_margin_loss_shape_check(frames, classes, self.dim(), self, target);
+  const bool whole = reduction != at::Reduction::None || target.dim() <= 1;
+  return {whole ? sized({}, self.options()) : sized({frames}, self.options()), sized(target.sizes(), self.options())};
+}
+
+Outputs<1> multi_margin_loss(const at::Tensor& self, const at::Tensor& target, const at::Scalar& p, const at::Scalar& /*margin*/,
+                             const OptionalTensor& weight, int64_t reduction) {
+  const auto power = p.to<int>();
+  TORCH_CHECK(power == 1 || power == 2, "only p == 1 and p == 2 supported");
+  int64_t frames = 0, classes = 0;
+  at::native::multi_margin_loss_shape_check(frames, classes, self.dim(), self, target, weight);
+  const bool whole = reduction != at::Reduction::None || target.dim() == 0;
+  return {whole ? sized({}, self.options()) : sized({frames}, self.options())};
+}
+
 at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
   const at::MemoryFormat format = input.suggest_memory_format();
   return format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format;
@@ -298,6 +454,26 @@ Outputs<3> batch_norm_backward(const at::Tensor& /*grad_out*/, const at::Tensor&
   return masked(formatted_like(input), parameter, parameter, output_mask);
 }
 
+Outputs<2> batch_norm_update_stats(const at::Tensor& input, const OptionalTensor& running_mean,
+                                   const OptionalTensor& /*running_var*/, double /*momentum*/) {
+  const Output statistics = sized({input.size(1)}, input.options().dtype(statistics_dtype(input, running_mean)));
+  return {statistics, statistics};
+}
+
+Outputs<2> weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim) {
+  TORCH_CHECK(dim == 0 || dim == v.dim() - 1, "fused kernels can only be applied for first or last dim");
+  const at::ScalarType dtype = g.scalar_type() == at::kBFloat16 ? at::kFloat : g.scalar_type();
+  Output norms = sized(g.sizes(), g.options().dtype(dtype));
+  norms.strides = Sizes(g.strides());
+  return {sized(v.sizes(), v.options()), norms};
+}
+
+Outputs<2> weight_norm_backward(const at::Tensor& /*grad_w*/, const at::Tensor& saved_v, const at::Tensor& saved_g,
+                                const at::Tensor& /*saved_norms*/, int64_t dim) {
+  TORCH_CHECK(dim == 0 || dim == saved_v.dim() - 1, "fused kernels can only be applied for first or last dim");
+  return {sized(saved_v.sizes(), saved_v.options()), sized(saved_g.sizes(), saved_g.options())};
+}
+
 Outputs<3> layer_norm(const at::Tensor& input, at::IntArrayRef normalized_shape, const OptionalTensor& weight,
                       const OptionalTensor& bias, double /*eps*/) {
   const auto rank = static_cast<int64_t>(normalized_shape.size());
@@ -329,6 +505,8 @@ Outputs<3> layer_norm_backward(const at::Tensor& /*grad_out*/, const at::Tensor&
 
 Outputs<3> group_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& /*bias*/, int64_t batch,
                       int64_t /*channels*/, int64_t /*pixels*/, int64_t group, double /*eps*/) {
+  TORCH_CHECK(input.is_contiguous(input.suggest_memory_format()), "Expected X.is_contiguous(memory_format) to be true, but got ",
+              "false.");
   const Output statistics = sized({batch, group}, input.options().dtype(statistics_dtype(input, weight)));
   return {formatted_like(input), statistics, statistics};
 }

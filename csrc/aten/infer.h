@@ -20,6 +20,7 @@ struct Output {
   Sizes strides{};  // empty: contiguous, or as the options' memory format says
   at::TensorOptions options{};
   bool wanted = true;  // false: the operator returns an undefined tensor here
+  bool casts = false;  // an out= tensor may have another dtype, as elementwise operators allow it
   at::Tensor made{};   // defined: what shape inference had to make anyway
 };
 
@@ -28,12 +29,21 @@ using Outputs = std::array<Output, N>;
 
 // The sizes of `tensor`, in its own order of dimensions if it is dense or permuted.
 Output like(const at::Tensor& tensor, at::ScalarType dtype);
+// The same as the result of an elementwise operator.
+inline Output elementwise(const at::Tensor& tensor, at::ScalarType dtype) {
+  Output output = like(tensor, dtype);
+  output.casts = true;
+  return output;
+}
 inline Output like(const at::Tensor& tensor) { return like(tensor, tensor.scalar_type()); }
 // The sizes of `tensor` in its suggested memory format.
 Output formatted_like(const at::Tensor& tensor);
 inline Output sized(at::IntArrayRef sizes, const at::TensorOptions& options) {
   return {.sizes = Sizes(sizes), .options = options.memory_format({})};
 }
+
+// Gives `given` the shape of `output`, or says in PyTorch's words why it cannot. A stand-in, if the dtypes differ and may.
+at::Tensor prepare_output(const at::Tensor& given, const Output& output);
 
 template <size_t N>
 std::array<at::Tensor, N> allocate(const Outputs<N>& outputs) {
@@ -57,6 +67,36 @@ std::array<at::Tensor, N> allocate_meta(const Outputs<N>& outputs) {
   return tensors;
 }
 
+// Where an out= form writes: the caller's tensors, or stand-ins where the caller wants another dtype than the result has.
+//
+//   Results<1> results(infer::promoted(self, other), {out});   call::aclnnFloorDivide(self, other, results.output(0));
+//   results.finish();
+template <size_t N>
+class Results {
+ public:
+  Results(const Outputs<N>& outputs, const std::array<std::reference_wrapper<at::Tensor>, N>& given) : given_(given) {
+    for (size_t index = 0; index < N; ++index) {
+      if (outputs[index].wanted) proxies_[index] = prepare_output(given[index], outputs[index]);
+    }
+  }
+
+  const at::Tensor& output(size_t index) const { return proxies_[index].defined() ? proxies_[index] : given_[index].get(); }
+
+  // Casts stand-ins into the caller's tensors. To be called after the launch.
+  void finish() const {
+    for (size_t index = 0; index < N; ++index) {
+      if (proxies_[index].defined()) given_[index].get().copy_(proxies_[index]);
+    }
+  }
+
+ private:
+  std::array<std::reference_wrapper<at::Tensor>, N> given_;
+  std::array<at::Tensor, N> proxies_;
+};
+
+// An in-place call of an operator that broadcasts: it cannot make its tensor larger.
+void check_inplace_broadcast(const at::Tensor& self, const at::Tensor& other);
+
 template <size_t N>
 void resize_outputs(const Outputs<N>& outputs, const std::array<std::reference_wrapper<at::Tensor>, N>& given) {
   for (size_t index = 0; index < N; ++index) {
@@ -79,6 +119,15 @@ template <class... Rest>
 Outputs<1> like_self_of_two(const at::Tensor& /*grad*/, const at::Tensor& self, const Rest&...) {
   return {formatted_like(self)};
 }
+// The same sizes, contiguous.
+template <class... Rest>
+Outputs<1> dense_like_self(const at::Tensor& self, const Rest&...) {
+  return {sized(self.sizes(), self.options())};
+}
+template <class... Rest>
+Outputs<1> dense_like_self_of_two(const at::Tensor& /*grad*/, const at::Tensor& self, const Rest&...) {
+  return {sized(self.sizes(), self.options())};
+}
 template <class... Rest>
 Outputs<1> one_like_self(const at::Tensor& self, const Rest&...) {
   return {sized({}, self.options())};
@@ -88,7 +137,9 @@ Outputs<1> extreme(const at::Tensor& self, const Rest&...) {
   TORCH_CHECK(self.numel() > 0,
               "max() and min(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction ",
               "dim with the 'dim' argument.");
-  return one_like_self(self);
+  Outputs<1> outputs = one_like_self(self);
+  outputs[0].casts = true;
+  return outputs;
 }
 template <class... Rest>
 Outputs<1> loss_backward(const at::Tensor& /*grad*/, const at::Tensor& self, const at::Tensor& target, const Rest&...) {
@@ -96,10 +147,13 @@ Outputs<1> loss_backward(const at::Tensor& /*grad*/, const at::Tensor& self, con
               target.sizes(), " do not match");
   return {like(self)};
 }
-inline Outputs<1> truth(const at::Tensor& self) { return {like(self, at::kBool)}; }
+inline Outputs<1> truth(const at::Tensor& self) { return {elementwise(self, at::kBool)}; }
 Outputs<1> absolute(const at::Tensor& self);
 Outputs<1> truth_of_two(const at::Tensor& self, const at::Tensor& other);
 Outputs<1> promoted(const at::Tensor& self, const at::Tensor& other);
+inline Outputs<1> promoted(const at::Tensor& self, const at::Tensor& other, const at::Scalar& /*alpha*/) {
+  return promoted(self, other);
+}
 Outputs<1> number_first(const at::Scalar& self, const at::Tensor& other);
 Outputs<1> where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other);
 Outputs<1> flip(const at::Tensor& self, at::IntArrayRef dims);
@@ -113,30 +167,43 @@ Outputs<1> logit(const at::Tensor& self, std::optional<double> eps);
 inline Outputs<1> log_sigmoid_backward(const at::Tensor& grad_output, const at::Tensor&, const at::Tensor&) {
   return {like(grad_output)};
 }
-inline Outputs<1> glu_backward(const at::Tensor&, const at::Tensor& self, int64_t) {
-  return {sized(self.sizes(), self.options())};
-}
+Outputs<1> angle(const at::Tensor& self);
+Outputs<1> channel_shuffle(const at::Tensor& self, int64_t groups);
+Outputs<1> masked_softmax(const at::Tensor& self, const at::Tensor& mask, std::optional<int64_t> dim,
+                          std::optional<int64_t> mask_type);
+Outputs<1> masked_softmax_backward(const at::Tensor& grad_output, const at::Tensor& output, const at::Tensor& mask,
+                                   std::optional<int64_t> dim);
 
 // ---- reductions, products, indexing ----
 
 Outputs<1> prod(const at::Tensor& self, std::optional<at::ScalarType> dtype);
 Outputs<1> trace(const at::Tensor& self);
+Outputs<1> logcumsumexp(const at::Tensor& self, int64_t dim);
 Outputs<1> nansum(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, std::optional<at::ScalarType> dtype);
 Outputs<1> addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2, const at::Scalar& beta,
                 const at::Scalar& alpha);
 Outputs<1> addbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
                   const at::Scalar& alpha);
-// Values and positions along one dimension.
-Outputs<2> along_dim(const at::Tensor& self, int64_t dim, bool keepdim);
-inline Outputs<2> kthvalue(const at::Tensor& self, int64_t /*k*/, int64_t dim, bool keepdim) {
-  return along_dim(self, dim, keepdim);
-}
+// Values and positions along one dimension, which may not be empty; `name` says who asks.
+Outputs<2> along_dim(const char* name, const at::Tensor& self, int64_t dim, bool keepdim);
+inline Outputs<2> median(const at::Tensor& self, int64_t dim, bool keepdim) { return along_dim("median()", self, dim, keepdim); }
+inline Outputs<2> mode(const at::Tensor& self, int64_t dim, bool keepdim) { return along_dim("mode()", self, dim, keepdim); }
+Outputs<2> kthvalue(const at::Tensor& self, int64_t k, int64_t dim, bool keepdim);
+Outputs<1> nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_value);
 Outputs<1> histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max);
 Outputs<1> cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> compute_mode);
+Outputs<1> cdist_backward(const at::Tensor& grad, const at::Tensor& x1, const at::Tensor& x2, double p, const at::Tensor& cdist);
+Outputs<1> pdist(const at::Tensor& self, double p);
 Outputs<1> dot(const at::Tensor& self, const at::Tensor& tensor);
 Outputs<1> bucketize(const at::Tensor& self, const at::Tensor& boundaries, bool out_int32, bool right);
 Outputs<1> index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index);
-inline Outputs<1> take(const at::Tensor& self, const at::Tensor& index) { return {sized(index.sizes(), self.options())}; }
+// Of operators that only write to their own arguments: the checks alone.
+void masked_fill(const at::Tensor& self, const at::Tensor& mask);
+inline void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Scalar& /*value*/) { masked_fill(self, mask); }
+void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& value);
+void masked_scatter(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& source);
+void put(const at::Tensor& self, const at::Tensor& index, const at::Tensor& source, bool accumulate);
+Outputs<1> take(const at::Tensor& self, const at::Tensor& index);
 inline Outputs<1> unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t, int64_t, int64_t) {
   return {sized(input_sizes, grad.options())};
 }
@@ -153,6 +220,9 @@ Outputs<1> binary_cross_entropy_backward(const at::Tensor& grad_output, const at
                                          const OptionalTensor& weight, int64_t reduction);
 Outputs<2> nll_loss2d(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight, int64_t reduction,
                       int64_t ignore_index);
+Outputs<2> multilabel_margin_loss(const at::Tensor& self, const at::Tensor& target, int64_t reduction);
+Outputs<1> multi_margin_loss(const at::Tensor& self, const at::Tensor& target, const at::Scalar& p, const at::Scalar& margin,
+                             const OptionalTensor& weight, int64_t reduction);
 Outputs<2> ctc_loss(const at::Tensor& log_probs, const at::Tensor& targets, at::IntArrayRef input_lengths,
                     at::IntArrayRef target_lengths, int64_t blank, bool zero_infinity);
 template <class... Rest>
@@ -178,6 +248,11 @@ Outputs<3> batch_norm_backward(const at::Tensor& grad_out, const at::Tensor& inp
                                const OptionalTensor& running_mean, const OptionalTensor& running_var,
                                const OptionalTensor& save_mean, const OptionalTensor& save_invstd, bool train, double eps,
                                std::array<bool, 3> output_mask);
+Outputs<2> batch_norm_update_stats(const at::Tensor& input, const OptionalTensor& running_mean, const OptionalTensor& running_var,
+                                   double momentum);
+Outputs<2> weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim);
+Outputs<2> weight_norm_backward(const at::Tensor& grad_w, const at::Tensor& saved_v, const at::Tensor& saved_g,
+                                const at::Tensor& saved_norms, int64_t dim);
 Outputs<3> layer_norm(const at::Tensor& input, at::IntArrayRef normalized_shape, const OptionalTensor& weight,
                       const OptionalTensor& bias, double eps);
 Outputs<3> layer_norm_backward(const at::Tensor& grad_out, const at::Tensor& input, at::IntArrayRef normalized_shape,

@@ -21,6 +21,8 @@ std::string join(std::initializer_list<std::string> arguments) {
 
 void refuse(const char* name, aclnnStatus status, std::initializer_list<std::string> arguments) {
   const std::string reason = acl::describe(static_cast<aclError>(status), name);
+  const bool is_dtype = reason.find("not implemented for") != std::string::npos;
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_dtype, reason, "\nArguments: ", join(arguments));
   TORCH_CHECK(false, reason, "\nArguments: ", join(arguments));
 }
 

@@ -79,6 +79,24 @@ std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(const at::Tensor& self, co
   return {std::move(output), std::move(total_weight)};
 }
 
+std::tuple<at::Tensor&, at::Tensor&> nll_loss2d_forward_out(const at::Tensor& self, const at::Tensor& target,
+                                                            const OptionalTensor& weight, int64_t reduction, int64_t ignored,
+                                                            at::Tensor& output, at::Tensor& total_weight) {
+  const DeviceScope scope(self);
+  resize_outputs<2>(infer::nll_loss2d(self, target, weight, reduction, ignored), {output, total_weight});
+  call::aclnnNLLLoss2d(self, labels_of(target), weight, reduction, ignored, output, total_weight);
+  return {output, total_weight};
+}
+
+at::Tensor& nll_loss2d_backward_out(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target,
+                                    const OptionalTensor& weight, int64_t reduction, int64_t ignored,
+                                    const at::Tensor& total_weight, at::Tensor& grad_input) {
+  const DeviceScope scope(self);
+  resize_outputs(infer::dense_like_self(self), {grad_input});
+  call::aclnnNLLLoss2dBackward(grad, self, labels_of(target), weight, reduction, ignored, total_weight, grad_input);
+  return grad_input;
+}
+
 at::Tensor nll_loss2d_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target,
                                const OptionalTensor& weight, int64_t reduction, int64_t ignored, const at::Tensor& total_weight) {
   const DeviceScope scope(self);
@@ -95,7 +113,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("nll_loss_backward", TORCH_FN(nll_loss_backward));
   m.impl("nll_loss_backward.grad_input", TORCH_FN(nll_loss_backward_out));
   m.impl("nll_loss2d_forward", TORCH_FN(nll_loss2d_forward));
+  m.impl("nll_loss2d_forward.output", TORCH_FN(nll_loss2d_forward_out));
   m.impl("nll_loss2d_backward", TORCH_FN(nll_loss2d_backward));
+  m.impl("nll_loss2d_backward.grad_input", TORCH_FN(nll_loss2d_backward_out));
   m.impl("_ctc_loss.Tensor", TORCH_FN(at::native::ctc_loss_tensor));
   m.impl("_ctc_loss_backward.Tensor", TORCH_FN(at::native::ctc_loss_backward_tensor));
 }

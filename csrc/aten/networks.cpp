@@ -1,4 +1,6 @@
 // Backward passes and cells that return fewer tensors than they could: what nobody asked for stays undefined.
+#include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/native_batch_norm_backward.h>
 #include <torch/library.h>
 
 #include "aten/cube_math.h"
@@ -54,6 +56,34 @@ ThreeTensors lstm_cell_backward(const OptionalTensor& grad_hy, const OptionalTen
   return {std::move(grad_gates), std::move(grad_cx), std::move(grad_bias)};
 }
 
+// ---- batch normalisation under its newer names, with a reserve that nothing is kept in ----
+
+using FourTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+FourTensors batch_norm_with_update(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+                                   at::Tensor& running_mean, at::Tensor& running_var, double momentum, double eps) {
+  auto [out, mean, invstd] =
+      at::native_batch_norm(input, weight, bias, running_mean, running_var, /*training=*/true, momentum, eps);
+  const DeviceScope scope(input);
+  return {std::move(out), std::move(mean), std::move(invstd), empty({0}, at::kByte)};
+}
+
+std::tuple<at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&> batch_norm_with_update_out(
+    const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias, at::Tensor& running_mean,
+    at::Tensor& running_var, double momentum, double eps, at::Tensor& out, at::Tensor& mean, at::Tensor& invstd,
+    at::Tensor& reserve) {
+  at::native_batch_norm_out(out, mean, invstd, input, weight, bias, running_mean, running_var, /*training=*/true, momentum, eps);
+  return {out, mean, invstd, reserve};
+}
+
+ThreeTensors batch_norm_backward(const at::Tensor& grad_out, const at::Tensor& input, const at::Tensor& weight,
+                                 const OptionalTensor& running_mean, const OptionalTensor& running_var,
+                                 const OptionalTensor& mean, const OptionalTensor& invstd, bool update, double eps,
+                                 std::array<bool, 3> output_mask, const at::Tensor& /*reserve*/) {
+  return at::native_batch_norm_backward(grad_out, input, weight, running_mean, running_var, mean, invstd, update, eps,
+                                        output_mask);
+}
+
 // The workspace holds reset, input and new gate, the old state, and the hidden part of the new gate.
 constexpr int64_t kGruStates = 5, kGruGates = 3;
 
@@ -86,6 +116,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("convolution_backward_overrideable", TORCH_FN(convolution_backward));
+  m.impl("_batch_norm_with_update", TORCH_FN(batch_norm_with_update));
+  m.impl("_batch_norm_with_update.out", TORCH_FN(batch_norm_with_update_out));
+  m.impl("batch_norm_backward", TORCH_FN(batch_norm_backward));
   m.impl("embedding_dense_backward", TORCH_FN(embedding_dense_backward));
   m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
   m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));

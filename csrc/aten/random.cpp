@@ -1,4 +1,8 @@
 // Random numbers: the generator gives seed and offset, the device draws. Same seed, same bits, whatever ran beside it.
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/DistributionTemplates.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/view_as_real.h>
 #include <torch/library.h>
@@ -25,20 +29,27 @@ Philox draw(const OptionalGenerator& generator) {
   return {static_cast<int64_t>(seed), static_cast<int64_t>(offset)};
 }
 
+// Nothing is drawn for an empty tensor, and CPU does not ask for its dtype then.
+void check_dtype(bool fine, const char* kernel, const at::Tensor& tensor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(fine || tensor.numel() == 0, '"', kernel, "\" not implemented for '", tensor.scalar_type(), "'");
+}
+
 // ---- in place ----
 
 at::Tensor& uniform_(at::Tensor& self, double from, double to, OptionalGenerator generator) {
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()) || self.is_complex(), "uniform_ is not implemented for ",
-              self.scalar_type());
+  check_dtype(self.is_floating_point() || self.is_complex(), "check_uniform_bounds", self);
+  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
-  call::aclnnInplaceUniform(self, from, to, philox.seed, philox.offset);
+  call::aclnnInplaceUniform(self.is_complex() ? at::view_as_real(self) : self, from, to, philox.seed, philox.offset);
   return self;
 }
 
 at::Tensor& normal_(at::Tensor& self, double mean, double std, OptionalGenerator generator) {
   TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
+  check_dtype(self.is_floating_point() || self.is_complex(), "normal_kernel_cpu", self);
+  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   if (self.is_complex()) {
@@ -54,6 +65,8 @@ at::Tensor& normal_(at::Tensor& self, double mean, double std, OptionalGenerator
 
 at::Tensor& bernoulli_float(at::Tensor& self, double p, OptionalGenerator generator) {
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
+  check_dtype(!self.is_complex(), "bernoulli_scalar_cpu_", self);
+  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnInplaceBernoulli(self, p, philox.seed, philox.offset);
@@ -61,6 +74,8 @@ at::Tensor& bernoulli_float(at::Tensor& self, double p, OptionalGenerator genera
 }
 
 at::Tensor& bernoulli_tensor(at::Tensor& self, const at::Tensor& p, OptionalGenerator generator) {
+  check_dtype(p.is_floating_point(), "bernoulli_tensor_cpu_p_", p);
+  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnInplaceBernoulliTensor(self, p, philox.seed, philox.offset);
@@ -74,6 +89,10 @@ at::Tensor& bernoulli_out(const at::Tensor& self, OptionalGenerator generator, a
 
 at::Tensor& exponential_(at::Tensor& self, double lambd, OptionalGenerator generator) {
   TORCH_CHECK(lambd > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambd);
+  TORCH_CHECK(self.is_floating_point(),
+              "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you ",
+              "specified ", self.scalar_type());
+  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnSimThreadExponential(self, self.numel(), lambd, philox.seed, philox.offset);
@@ -82,6 +101,8 @@ at::Tensor& exponential_(at::Tensor& self, double lambd, OptionalGenerator gener
 
 at::Tensor& geometric_(at::Tensor& self, double p, OptionalGenerator generator) {
   TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
+  check_dtype(!self.is_complex() && self.scalar_type() != at::kBool, "geometric_cpu", self);
+  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnSoftGeometric(self, p, philox.seed, philox.offset);
@@ -90,6 +111,8 @@ at::Tensor& geometric_(at::Tensor& self, double p, OptionalGenerator generator) 
 
 at::Tensor& log_normal_(at::Tensor& self, double mean, double std, OptionalGenerator generator) {
   TORCH_CHECK(std > 0.0, "log_normal_ expects std > 0.0, but found std=", std);
+  check_dtype(self.is_floating_point(), "log_normal_cpu", self);
+  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnSoftLogNormal(self, mean, std, philox.seed, philox.offset);
@@ -98,6 +121,10 @@ at::Tensor& log_normal_(at::Tensor& self, double mean, double std, OptionalGener
 
 at::Tensor& cauchy_(at::Tensor& self, double median, double sigma, OptionalGenerator generator) {
   TORCH_CHECK(sigma > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
+  TORCH_CHECK(self.is_floating_point(),
+              "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
+              self.dtype());
+  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnSoftCauchy(self, median, sigma, philox.seed, philox.offset);
@@ -135,6 +162,8 @@ int64_t default_limit(at::ScalarType dtype) {
 at::Tensor& random_from_to(at::Tensor& self, int64_t from, std::optional<int64_t> to, OptionalGenerator generator) {
   const int64_t limit = to.value_or(default_limit(self.scalar_type()));
   TORCH_CHECK(from < limit, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", limit);
+  if (to.has_value()) at::native::templates::check_from_to_in_range(from, limit - 1, self.dtype());
+  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnInplaceRandom(self, from, limit, philox.seed, philox.offset);
@@ -146,6 +175,8 @@ at::Tensor& random_to(at::Tensor& self, int64_t to, OptionalGenerator generator)
 }
 
 at::Tensor& random_(at::Tensor& self, OptionalGenerator generator) {
+  check_dtype(!self.is_complex(), "random_kernel_cpu", self);
+  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnInplaceRandomWithoutFromTo(self, philox.seed, philox.offset);
@@ -166,27 +197,52 @@ at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out
 
 at::Tensor normal_tensor_float(const at::Tensor& mean, double std, OptionalGenerator generator) {
   TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
+  check_dtype(mean.is_floating_point(), "normal_kernel_cpu", mean);
   const DeviceScope scope(mean);
-  auto [out] = allocate(Outputs<1>{like(mean)});
+  auto [out] = allocate(infer::dense_like_self(mean));
   const Philox philox = draw(generator);
   call::aclnnNormalTensorFloat(mean, static_cast<float>(std), philox.seed, philox.offset, out);
   return out;
 }
 
 at::Tensor normal_float_tensor(double mean, const at::Tensor& std, OptionalGenerator generator) {
+  TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
+  check_dtype(std.is_floating_point(), "normal_kernel_cpu", std);
   const DeviceScope scope(std);
-  auto [out] = allocate(Outputs<1>{like(std)});
+  auto [out] = allocate(infer::dense_like_self(std));
   const Philox philox = draw(generator);
   call::aclnnNormalFloatTensor(static_cast<float>(mean), std, philox.seed, philox.offset, out);
   return out;
 }
 
 at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator) {
+  TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
+  check_dtype(mean.is_floating_point(), "normal_kernel_cpu", mean);
   const DeviceScope scope(mean, std);
-  auto [out] = allocate(infer::promoted(mean, std));
+  auto [out] = allocate(Outputs<1>{sized(at::infer_size_dimvector(mean.sizes(), std.sizes()), mean.options())});
   const Philox philox = draw(generator);
   call::aclnnNormalTensorTensor(mean, std, philox.seed, philox.offset, out);
   return out;
+}
+
+// CPU too draws into a tensor of its own dtype, whatever `out` had inside.
+at::Tensor& store(const at::Tensor& drawn, at::Tensor& out) {
+  check_dtype(out.is_floating_point() || out.is_complex(), "normal_kernel_cpu", out);
+  at::native::resize_output(out, drawn.sizes());
+  return out.copy_(drawn);
+}
+
+at::Tensor& normal_tensor_float_out(const at::Tensor& mean, double std, OptionalGenerator generator, at::Tensor& out) {
+  return store(normal_tensor_float(mean, std, std::move(generator)), out);
+}
+
+at::Tensor& normal_float_tensor_out(double mean, const at::Tensor& std, OptionalGenerator generator, at::Tensor& out) {
+  return store(normal_float_tensor(mean, std, std::move(generator)), out);
+}
+
+at::Tensor& normal_tensor_tensor_out(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator,
+                                     at::Tensor& out) {
+  return store(normal_tensor_tensor(mean, std, std::move(generator)), out);
 }
 
 at::Tensor& multinomial_out(const at::Tensor& self, int64_t samples, bool replacement, OptionalGenerator generator,
@@ -196,6 +252,8 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t samples, bool replac
               "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
   TORCH_CHECK(out.scalar_type() == at::kLong, "multinomial expects Long tensor out, got: ", out.scalar_type());
   TORCH_CHECK(samples > 0, "cannot sample n_sample <= 0 samples");
+  constexpr int64_t kMostCategories = int64_t{1} << 24;  // what float32 counts without a gap
+  TORCH_CHECK(self.size(-1) <= kMostCategories, "number of categories cannot exceed 2^24");
   TORCH_CHECK(replacement || samples <= self.size(-1), "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   const DeviceScope scope(self);
   if (self.dim() == 1) {
@@ -230,6 +288,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   if (p == 0 || !train.value_or(true) || input.numel() == 0) {
     return {input.clone(), at::ones(input.sizes(), input.options().dtype(at::kBool))};
   }
+  TORCH_CHECK(input.is_floating_point() || input.is_complex(), "result type Float can't be cast to the desired output type ",
+              input.scalar_type());
   auto [out, mask] = allocate(Outputs<2>{like(input), like(input, at::kBool)});
   const Philox philox = draw(std::nullopt);
   call::aclnnSoftDropout(input, p, philox.seed, philox.offset, out, mask);
@@ -238,9 +298,44 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
 
 at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tensor& mask, double scale) {
   const DeviceScope scope(grad_output);
-  auto [out] = allocate(Outputs<1>{like(grad_output)});
+  const bool whole = at::isIntegralType(grad_output.scalar_type(), /*includeBool=*/true);
+  auto [out] =
+      allocate(Outputs<1>{like(grad_output, whole ? c10::get_default_dtype_as_scalartype() : grad_output.scalar_type())});
   call::aclnnSoftDropoutBackward(grad_output, mask, scale, out);
   return out;
+}
+
+// ---- leaky relu with a random slope, which `noise` keeps for the backward pass ----
+
+void check_noise(const at::Tensor& self, const at::Tensor& noise) {
+  TORCH_CHECK(self.sizes() == noise.sizes(), "noise tensor shape must match self tensor shape. Got self.shape = ", self.sizes(),
+              " noise.shape = ", noise.sizes());
+}
+
+at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
+                                 bool training, OptionalGenerator generator, at::Tensor& out) {
+  check_noise(self, noise);
+  const DeviceScope scope(self);
+  resize_outputs(Outputs<1>{like(self)}, {out});
+  const Philox philox = draw(generator);
+  call::aclnnRReluWithNoise(self, noise, lower, upper, training, philox.seed, philox.offset, out);
+  return out;
+}
+
+at::Tensor rrelu_with_noise(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
+                            bool training, OptionalGenerator generator) {
+  const DeviceScope scope(self);
+  auto [out] = allocate(Outputs<1>{like(self)});
+  return rrelu_with_noise_out(self, noise, lower, upper, training, std::move(generator), out);
+}
+
+at::Tensor& rrelu_with_noise_inplace(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
+                                     bool training, OptionalGenerator generator) {
+  check_noise(self, noise);
+  const DeviceScope scope(self);
+  const Philox philox = draw(generator);
+  call::aclnnInplaceRReluWithNoise(self, noise, lower, upper, training, philox.seed, philox.offset);
+  return self;
 }
 
 }  // namespace
@@ -262,6 +357,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("normal.Tensor_float", TORCH_FN(normal_tensor_float));
   m.impl("normal.float_Tensor", TORCH_FN(normal_float_tensor));
   m.impl("normal.Tensor_Tensor", TORCH_FN(normal_tensor_tensor));
+  m.impl("normal.Tensor_float_out", TORCH_FN(normal_tensor_float_out));
+  m.impl("normal.float_Tensor_out", TORCH_FN(normal_float_tensor_out));
+  m.impl("normal.Tensor_Tensor_out", TORCH_FN(normal_tensor_tensor_out));
+  m.impl("rrelu_with_noise", TORCH_FN(rrelu_with_noise));
+  m.impl("rrelu_with_noise.out", TORCH_FN(rrelu_with_noise_out));
+  m.impl("rrelu_with_noise_", TORCH_FN(rrelu_with_noise_inplace));
   m.impl("multinomial", TORCH_FN(multinomial));
   m.impl("multinomial.out", TORCH_FN(multinomial_out));
   m.impl("poisson", TORCH_FN(poisson));

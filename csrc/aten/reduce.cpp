@@ -7,6 +7,7 @@
 #include <ATen/ops/any_meta.h>
 #include <ATen/ops/argmax_meta.h>
 #include <ATen/ops/argmin_meta.h>
+#include <ATen/ops/dot.h>
 #include <ATen/ops/linalg_vector_norm_meta.h>
 #include <torch/library.h>
 
@@ -68,6 +69,22 @@ std::tuple<at::Tensor&, at::Tensor&> aminmax_out(const at::Tensor& self, std::op
   return {min, max};
 }
 
+// The names that torch.aminmax had before.
+std::tuple<at::Tensor, at::Tensor> old_aminmax(const at::Tensor& self) { return aminmax(self, std::nullopt, false); }
+std::tuple<at::Tensor, at::Tensor> old_aminmax_dim(const at::Tensor& self, int64_t dim, bool keepdim) {
+  return aminmax(self, dim, keepdim);
+}
+
+// ---- the most frequent; ATen's own out= form knows its devices by name ----
+
+std::tuple<at::Tensor&, at::Tensor&> mode_out(const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values,
+                                              at::Tensor& indices) {
+  const DeviceScope scope(self);
+  resize_outputs<2>(infer::mode(self, dim, keepdim), {values, indices});
+  call::aclnnSoftMode(self, dim, keepdim, values, indices);
+  return {values, indices};
+}
+
 // ---- truth along one dimension ----
 
 using TruthCall = void (*)(const at::Tensor&, at::IntArrayRef, bool, const at::Tensor&);
@@ -103,6 +120,7 @@ Moments prepare(const char* name, const at::Tensor& self, at::OptionalIntArrayRe
   const auto shape = at::native::shape_from_dim_mask(self, mask, keepdim);
   Moments moments{sized(shape, self.options().dtype(c10::toRealValueType(dtype))), sized(shape, self.options()),
                   dims.has_value() ? Sizes(*dims) : Sizes(), 0, 1};
+  moments.result.casts = true;
   const double value = correction.value_or(1).toDouble();
   moments.correction = static_cast<int64_t>(value);
   if (static_cast<double>(moments.correction) == value) return moments;
@@ -140,9 +158,10 @@ at::Tensor& variance_out(const at::Tensor& self, at::OptionalIntArrayRef dims, c
                          bool keepdim, at::Tensor& out) {
   const DeviceScope scope(self);
   const Moments moments = prepare("std and var", self, dims, correction, keepdim);
-  resize_outputs(Outputs<1>{moments.result}, {out});
-  kCall(self, moments.dims, moments.correction, keepdim, out);
-  correct<kPower>(moments, out);
+  const Results<1> results(Outputs<1>{moments.result}, {out});
+  kCall(self, moments.dims, moments.correction, keepdim, results.output(0));
+  correct<kPower>(moments, results.output(0));
+  results.finish();
   return out;
 }
 
@@ -183,6 +202,9 @@ at::Tensor& linalg_vector_norm_out(const at::Tensor& self, const at::Scalar& ord
 
 at::Tensor count_nonzero(const at::Tensor& self, at::IntArrayRef dims) { return (self != 0).sum(dims); }
 
+// The scalar product with the conjugate of the first vector.
+at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) { return at::dot(self.conj(), other); }
+
 bool equal(const at::Tensor& self, const at::Tensor& other) {
   TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(), " and ",
               other.device());
@@ -205,6 +227,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("argmin.out", TORCH_FN((search_out<at::meta::structured_argmin, call::aclnnArgMin>)));
   m.impl("aminmax", TORCH_FN(aminmax));
   m.impl("aminmax.out", TORCH_FN(aminmax_out));
+  m.impl("_aminmax", TORCH_FN(old_aminmax));
+  m.impl("_aminmax.dim", TORCH_FN(old_aminmax_dim));
+  m.impl("mode.values", TORCH_FN(mode_out));
   m.impl("any.dim", TORCH_FN((truth_new<at::meta::structured_any_dim, call::aclnnAny>)));
   m.impl("any.out", TORCH_FN((truth_out<at::meta::structured_any_dim, call::aclnnAny>)));
   m.impl("all.dim", TORCH_FN((truth_new<at::meta::structured_all_dim, call::aclnnAll>)));
@@ -218,6 +243,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("linalg_vector_norm", TORCH_FN(linalg_vector_norm));
   m.impl("linalg_vector_norm.out", TORCH_FN(linalg_vector_norm_out));
   m.impl("count_nonzero.dim_IntList", TORCH_FN(count_nonzero));
+  m.impl("vdot", TORCH_FN(vdot));
   m.impl("equal", TORCH_FN(equal));
 }
 

@@ -1,5 +1,6 @@
 // Views and storages: PyTorch's own functions where they touch no memory, ours where a storage may have to grow.
 #include <ATen/EmptyTensor.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/ResizeCommon.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -73,9 +74,32 @@ at::Tensor& set_empty_(at::Tensor& self) {
   return set_storage_(self, storage, 0, {0}, {});
 }
 
+at::Tensor narrowed(const at::Tensor& self, int64_t dim, int64_t start, int64_t length) {
+  TORCH_CHECK(self.dim() > 0, "narrow() cannot be applied to a 0-dim tensor.");
+  TORCH_CHECK(dim < self.dim(), "Dimension out of range (expected to be in range of [", -self.dim(), ", ", self.dim() - 1,
+              "], but got ", dim, ")");
+  const int64_t size = self.size(dim);
+  if (start != size) start = at::maybe_wrap_dim(start, size);
+  TORCH_CHECK(length >= 0 && start <= size - length, "start (", start, ") + length (", length, ") exceeds dimension size (", size,
+              ").");
+  return self.narrow(dim, start, length);
+}
+
+at::Tensor narrow_copy(const at::Tensor& self, int64_t dim, int64_t start, int64_t length) {
+  return narrowed(self, dim, start, length).clone(at::MemoryFormat::Contiguous);
+}
+
+at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, int64_t length, at::Tensor& out) {
+  const at::Tensor part = narrowed(self, dim, start, length);
+  at::native::resize_output(out, part.sizes());
+  return out.copy_(part);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("narrow_copy", TORCH_FN(narrow_copy));
+  m.impl("narrow_copy.out", TORCH_FN(narrow_copy_out));
   m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   m.impl("view", TORCH_FN(static_cast<at::Tensor (*)(const at::Tensor&, at::IntArrayRef)>(at::native::view)));
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));

@@ -35,17 +35,27 @@ bool is_written(const Operation& operation, size_t view) {
   return false;
 }
 
+bool is_promoted_to(uint64_t allowed, const Executor& executor) {
+  for (size_t i = 0; i < size_t(executor.operation->tensor_count); ++i) {
+    const bool is_read = i == 0 || !is_written(*executor.operation, i);
+    const aclDataType dtype = executor.views[i].dtype;
+    if (is_read && dtype != ACL_DT_UNDEFINED && allowed >> dtype & 1) return true;
+  }
+  return false;
+}
+
 Status check_dtype(const Executor& executor) {
   const uint64_t allowed = executor.operation->dtypes;
   if (allowed == 0 || executor.views.empty()) return {};
   const TensorView& view = executor.views.front();
   if (view.dtype == ACL_DT_UNDEFINED || allowed >> view.dtype & 1) return {};
+  if (executor.operation->promotes && is_promoted_to(allowed, executor)) return {};
   std::string names;
   for (int type = 0; type < kDataTypes; ++type) {
     if (allowed >> type & 1) names += (names.empty() ? "" : ", ") + name_of(aclDataType(type));
   }
-  return {ACLNN_ERR_PARAM_INVALID,
-          text("argument '", view_name(executor, 0), "' is ", name_of(view.dtype), "; it may be ", names)};
+  return {ACLNN_ERR_PARAM_INVALID, text("\"", executor.operation->task.name, "\" not implemented for '",
+                                        scalar_type_of(view.dtype), "': argument '", view_name(executor, 0), "' may be ", names)};
 }
 
 bool broadcasts(const TensorView& from, const TensorView& to) {

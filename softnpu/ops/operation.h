@@ -48,6 +48,7 @@ struct Operation {
   void (*meta)(const Arguments&);  // the same on tensors without data, null where ATen has no such function
   bool (*engine)(const TensorView* tensors, int tensor_count, const at::Scalar* scalars);  // true: it did the work; may be null
   uint64_t dtypes;  // one bit per aclDataType that the first tensor may have; 0 stands for any
+  bool promotes;    // one tensor of such a type is enough
   ShapeRule shapes;
   bool sync;
 };

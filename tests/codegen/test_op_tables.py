@@ -47,12 +47,12 @@ def test_device_rows_of_each_kind(tmp_path):
     add, roll, norm = table["aclnnAdd"], table["aclnnRoll"], table["aclnnNorm"]
     assert str(add.aten.function.func.name) == "add.out"
     assert [str(parameter.type) for parameter in add.parameters] == ["Tensor", "Tensor", "Scalar", "Tensor!"]
-    assert (add.engine, add.sync, add.dtypes, add.results) == ("add", False, None, ())
+    assert (add.engine, add.sync, add.dtypes, add.results) == ("add", False, (), ())
     assert [result.name for result in roll.results] == ["out"]
     assert (norm.kernel, norm.aten, norm.shapes) == ("norm", None, "broadcast")
     assert [str(item.type) for item in norm.kernel_arguments] == ["Tensor", "Tensor?", "double", "Tensor!", "Tensor!?"]
     assert table["aclnnNonzero"].sync
-    assert table["aclnnSoftmax"].dtypes == "floating"
+    assert table["aclnnSoftmax"].dtypes == ("floating",)
     assert [output.name for output in norm.outputs] == ["y", "mean"]
 
 

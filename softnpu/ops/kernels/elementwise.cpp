@@ -1,6 +1,7 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/is_nonzero.h>
 #include <ATen/ops/logit.h>
 #include <ATen/ops/logit_backward.h>
 #include <ATen/ops/mul.h>
@@ -55,6 +56,8 @@ void cast(const at::Tensor& self, at::ScalarType dtype, at::Tensor& out) {
 }
 
 void equal(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) { out.fill_(at::equal(self, other)); }
+
+void assert_nonzero(const at::Tensor& self, std::string_view message) { TORCH_CHECK(at::is_nonzero(self), message); }
 
 void masked_scale(const at::Tensor& self, const at::Tensor& mask, double scale, at::Tensor& out) {
   at::mul_out(out, self, mask.to(self.scalar_type()));

@@ -352,6 +352,11 @@ void foreach_lerp_scalar(at::TensorList x1, at::TensorList x2, const at::Scalar&
             [&](const at::Tensor& a, const at::Tensor& b, at::Tensor& result) { at::lerp_out(result, a, b, weight); });
 }
 
+void foreach_lerp_scalar_list(at::TensorList x1, at::TensorList x2, at::ArrayRef<at::Scalar> weights, at::TensorList out) {
+  check_lengths(out, {x1.size(), x2.size(), weights.size()});
+  for (size_t i = 0; i < out.size(); ++i) foreach_lerp_scalar(x1.slice(i, 1), x2.slice(i, 1), weights[i], out.slice(i, 1));
+}
+
 void foreach_addcmul_scalar_v2(at::TensorList x1, at::TensorList x2, at::TensorList x3, const at::Scalar& scalar,
                                at::TensorList out) {
   each_triple(x1, x2, x3, out, engine::try_addcmul, scalar,

@@ -7,6 +7,7 @@
 #endif
 
 #include <ATen/ops/mul.h>
+#include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/native_group_norm.h>
 #include <ATen/ops/native_group_norm_backward.h>
@@ -62,6 +63,14 @@ std::vector<int64_t> last_dimensions(const at::Tensor& gamma) {
 }
 
 }  // namespace
+
+// ATen's out= form reads the result before it writes it when the input is not dense.
+void batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
+                const std::optional<at::Tensor>& runningMean, const std::optional<at::Tensor>& runningVar, bool training,
+                double momentum, double eps, at::Tensor& output, at::Tensor& saveMean, at::Tensor& saveInvstd) {
+  at::native_batch_norm_out(output, saveMean, saveInvstd, input.contiguous(input.suggest_memory_format()), weight, bias,
+                            runningMean, runningVar, training, momentum, eps);
+}
 
 void batch_norm_backward(const at::Tensor& gradOut, const at::Tensor& input, const std::optional<at::Tensor>& weight,
                          const std::optional<at::Tensor>& runningMean, const std::optional<at::Tensor>& runningVar,

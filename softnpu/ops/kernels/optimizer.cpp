@@ -1,5 +1,6 @@
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_amp_update_scale.h>
+#include <ATen/ops/_fused_adagrad.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
@@ -34,6 +35,14 @@ void fused_adam(at::TensorList params, at::TensorList grads, at::TensorList expA
                    gradScale, foundInf);
 }
 
+void fused_adam_tensor_lr(at::TensorList params, at::TensorList grads, at::TensorList expAvgs, at::TensorList expAvgSqs,
+                          at::TensorList maxExpAvgSqs, at::TensorList steps, const at::Tensor& lr, double beta1, double beta2,
+                          double weightDecay, double eps, bool amsgrad, bool maximize, bool decoupled,
+                          const std::optional<at::Tensor>& gradScale, const std::optional<at::Tensor>& foundInf) {
+  fused_adam(params, grads, expAvgs, expAvgSqs, maxExpAvgSqs, steps, lr.item<double>(), beta1, beta2, weightDecay, eps, amsgrad,
+             maximize, decoupled, gradScale, foundInf);
+}
+
 void apply_adamw(at::Tensor& varRef, at::Tensor& mRef, at::Tensor& vRef, const std::optional<at::Tensor>& maxGradNormOptionalRef,
                  const at::Tensor& grad, const at::Tensor& step, double lr, double beta1, double beta2, double weightDecay,
                  double eps, bool amsgrad, bool maximize) {
@@ -48,6 +57,25 @@ void soft_fused_sgd(at::TensorList params, at::TensorList grads, at::TensorList 
                     const std::optional<at::Tensor>& gradScale, const std::optional<at::Tensor>& foundInf) {
   at::_fused_sgd_(params, grads, momentumBuffers, weightDecay, momentum, lr, dampening, nesterov, maximize, isFirstStep,
                   gradScale, foundInf);
+}
+
+void fused_sgd_tensor_lr(at::TensorList params, at::TensorList grads, at::TensorList momentumBuffers, double weightDecay,
+                         double momentum, const at::Tensor& lr, double dampening, bool nesterov, bool maximize, bool isFirstStep,
+                         const std::optional<at::Tensor>& gradScale, const std::optional<at::Tensor>& foundInf) {
+  soft_fused_sgd(params, grads, momentumBuffers, weightDecay, momentum, lr.item<double>(), dampening, nesterov, maximize,
+                 isFirstStep, gradScale, foundInf);
+}
+
+void fused_adagrad(at::TensorList params, at::TensorList grads, at::TensorList stateSums, at::TensorList steps, double lr,
+                   double lrDecay, double weightDecay, double eps, bool maximize, const std::optional<at::Tensor>& gradScale,
+                   const std::optional<at::Tensor>& foundInf) {
+  at::_fused_adagrad_(params, grads, stateSums, steps, lr, lrDecay, weightDecay, eps, maximize, gradScale, foundInf);
+}
+
+void fused_adagrad_tensor_lr(at::TensorList params, at::TensorList grads, at::TensorList stateSums, at::TensorList steps,
+                             const at::Tensor& lr, double lrDecay, double weightDecay, double eps, bool maximize,
+                             const std::optional<at::Tensor>& gradScale, const std::optional<at::Tensor>& foundInf) {
+  fused_adagrad(params, grads, stateSums, steps, lr.item<double>(), lrDecay, weightDecay, eps, maximize, gradScale, foundInf);
 }
 
 void fused_sgd(at::TensorList paramsRef, at::TensorList gradsRef, at::TensorList momentumBufferListOptionalRef,

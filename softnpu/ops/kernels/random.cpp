@@ -296,4 +296,9 @@ void rrelu_with_noise(const at::Tensor& self, at::Tensor& noise, const at::Scala
   at::mul_out(out, self, noise);
 }
 
+void rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training,
+                       int64_t seed, int64_t offset) {
+  rrelu_with_noise(self, noise, lower, upper, training, seed, offset, self);
+}
+
 }  // namespace softnpu::ops::kernels

@@ -2,6 +2,8 @@
 #include <ATen/ops/all.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/cumprod.h>
+#include <ATen/ops/median.h>
+#include <ATen/ops/nanmedian.h>
 
 #include "kernels.h"
 
@@ -22,6 +24,19 @@ void any(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, at::Tensor& 
     return;
   }
   at::any_out(out, self, at::OptionalIntArrayRef(dim), keepdim);
+}
+
+// ATen's kernels read outside of a tensor whose elements share memory.
+void median(const at::Tensor& self, at::Tensor& valuesOut) { valuesOut.copy_(at::median(self.contiguous())); }
+
+void nan_median(const at::Tensor& self, at::Tensor& out) { out.copy_(at::nanmedian(self.contiguous())); }
+
+void median_dim(const at::Tensor& self, int64_t dim, bool keepDim, at::Tensor& valuesOut, at::Tensor& indicesOut) {
+  at::median_out(valuesOut, indicesOut, self.contiguous(), dim, keepDim);
+}
+
+void nan_median_dim(const at::Tensor& self, int64_t dim, bool keepDim, at::Tensor& valuesOut, at::Tensor& indicesOut) {
+  at::nanmedian_out(valuesOut, indicesOut, self.contiguous(), dim, keepDim);
 }
 
 void cumprod(const at::Tensor& input, const at::Scalar& dim, at::ScalarType dtype, at::Tensor& out) {

@@ -1,5 +1,7 @@
 #include <ATen/ops/repeat.h>
 #include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/tril.h>
+#include <ATen/ops/triu.h>
 
 #include "kernels.h"
 
@@ -37,6 +39,23 @@ void repeat(const at::Tensor& self, at::IntArrayRef repeats, at::Tensor& out) {
     ones.insert(ones.end(), {1, size});
   }
   out.view(pairs).copy_(self.reshape(ones).expand(pairs));
+}
+
+// ATen's kernels write outside of an output whose dimensions are permuted.
+void tril(const at::Tensor& self, int64_t diagonal, at::Tensor& out) {
+  if (out.is_contiguous()) {
+    at::tril_out(out, self, diagonal);
+    return;
+  }
+  out.copy_(at::tril(self, diagonal));
+}
+
+void triu(const at::Tensor& self, int64_t diagonal, at::Tensor& out) {
+  if (out.is_contiguous()) {
+    at::triu_out(out, self, diagonal);
+    return;
+  }
+  out.copy_(at::triu(self, diagonal));
 }
 
 void repeat_interleave(const at::Tensor& self, const at::Tensor& repeats, int64_t outputSize, at::Tensor& out) {

@@ -1,6 +1,8 @@
 // ATen's CPU kernels take one type; on a device, input in half precision and output in float32 is one operation.
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
+#include <ATen/ops/_masked_softmax.h>
+#include <ATen/ops/_masked_softmax_backward.h>
 #include <ATen/ops/_softmax_backward_data.h>
 
 #include "kernels.h"
@@ -27,6 +29,16 @@ void log_softmax_backward(const at::Tensor& gradOutput, const at::Tensor& output
     return;
   }
   out.copy_(at::_log_softmax_backward_data(gradOutput, output, dim, type));
+}
+
+// Below 0 stands for "not given", also for the dimension: the last one.
+void masked_softmax(const at::Tensor& self, const at::Tensor& mask, int64_t dim, int64_t maskType, at::Tensor& out) {
+  out.copy_(at::_masked_softmax(self, mask, dim, maskType < 0 ? std::nullopt : std::optional(maskType)));
+}
+
+void masked_softmax_backward(const at::Tensor& gradOutput, const at::Tensor& output, const at::Tensor& mask, int64_t dim,
+                             at::Tensor& out) {
+  out.copy_(at::_masked_softmax_backward(gradOutput, output, mask, dim));
 }
 
 }  // namespace softnpu::ops::kernels

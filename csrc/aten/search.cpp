@@ -1,0 +1,64 @@
+// Places in sorted sequences. A number is compared in the dtype that PyTorch's rules give it beside the sequence.
+#include <ATen/native/BucketizationUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/bucketize.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <torch/library.h>
+
+#include "aten/allocate.h"
+#include "aten/device_scope.h"
+#include "plugin/calls.h"
+
+namespace torch_npu {
+namespace {
+
+using OptionalTensor = std::optional<at::Tensor>;
+using Side = std::optional<std::string_view>;
+
+at::Tensor as_tensor(const at::Scalar& number, const at::Tensor& sequence) {
+  return at::scalar_tensor(number, sequence.options().dtype(at::result_type(sequence, number)));
+}
+
+at::Tensor& searchsorted_out(const at::Tensor& sequence, const at::Tensor& self, bool out_int32, bool right, Side side,
+                             const OptionalTensor& sorter, at::Tensor& out) {
+  const DeviceScope scope(sequence);
+  at::native::searchsorted_pre_check(sequence, self, out, out_int32, right, side, sorter.value_or(at::Tensor()));
+  at::native::resize_output(out, self.sizes());
+  const bool from_right = side.has_value() ? *side == "right" : right;
+  call::aclnnSearchSorted(sequence, self, out_int32, from_right, sorter, out);
+  return out;
+}
+
+at::Tensor searchsorted(const at::Tensor& sequence, const at::Tensor& self, bool out_int32, bool right, Side side,
+                        const OptionalTensor& sorter) {
+  const DeviceScope scope(sequence);
+  at::Tensor out = empty({0}, out_int32 ? at::kInt : at::kLong);
+  return searchsorted_out(sequence, self, out_int32, right, side, sorter, out);
+}
+
+at::Tensor searchsorted_scalar(const at::Tensor& sequence, const at::Scalar& self, bool out_int32, bool right, Side side,
+                               const OptionalTensor& sorter) {
+  return searchsorted(sequence, as_tensor(self, sequence), out_int32, right, side, sorter);
+}
+
+at::Tensor& searchsorted_scalar_out(const at::Tensor& sequence, const at::Scalar& self, bool out_int32, bool right, Side side,
+                                    const OptionalTensor& sorter, at::Tensor& out) {
+  return searchsorted_out(sequence, as_tensor(self, sequence), out_int32, right, side, sorter, out);
+}
+
+at::Tensor bucketize_scalar(const at::Scalar& self, const at::Tensor& boundaries, bool out_int32, bool right) {
+  return at::bucketize(as_tensor(self, boundaries), boundaries, out_int32, right);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("searchsorted.Tensor", TORCH_FN(searchsorted));
+  m.impl("searchsorted.Tensor_out", TORCH_FN(searchsorted_out));
+  m.impl("searchsorted.Scalar", TORCH_FN(searchsorted_scalar));
+  m.impl("searchsorted.Scalar_out", TORCH_FN(searchsorted_scalar_out));
+  m.impl("bucketize.Scalar", TORCH_FN(bucketize_scalar));
+}
+
+}  // namespace torch_npu

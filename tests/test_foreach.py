@@ -1,0 +1,95 @@
+"""Lists of tensors: as many launches for a long list as for a short one, and the values of the CPU."""
+
+import pytest
+import torch
+from support import assert_same
+from torch_npu import softnpu
+
+SHAPES = [(4, 3), (3,), (), (2, 3, 2), (5,)]
+
+
+def tensors(seed, count=None, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    return [(torch.rand(shape, generator=generator) * 2 + 0.5).to(dtype) for shape in SHAPES[:count]]
+
+
+UNARY = ["ceil", "floor", "round", "trunc", "frac", "norm", "sqrt"]
+OPERATIONS = {
+    **{name: lambda x, y, z, name=name: getattr(torch, f"_foreach_{name}")(x) for name in UNARY},
+    "norm_1": lambda x, y, z: torch._foreach_norm(x, 1),
+    "norm_inf": lambda x, y, z: torch._foreach_norm(x, float("inf")),
+    "pow_list": lambda x, y, z: torch._foreach_pow(x, y),
+    "pow_scalars": lambda x, y, z: torch._foreach_pow(x, numbers(x)),
+    "scalar_pow": lambda x, y, z: torch._foreach_pow(2.5, x),
+    "lerp_scalars": lambda x, y, z: torch._foreach_lerp(x, y, numbers(x)),
+    "clamp_min_list": lambda x, y, z: torch._foreach_clamp_min(x, y),
+    "clamp_min": lambda x, y, z: torch._foreach_clamp_min(x, 1.0),
+    "clamp_max_scalars": lambda x, y, z: torch._foreach_clamp_max(x, numbers(x)),
+    "mul_tensor": lambda x, y, z: torch._foreach_mul(x, y[2]),
+    "div_tensor": lambda x, y, z: torch._foreach_div(x, y[2]),
+    "add_tensor": lambda x, y, z: torch._foreach_add(x, y[2]),
+    "mul_host_tensor": lambda x, y, z: torch._foreach_mul(x, torch.tensor(0.25)),
+    "addcmul_packed": lambda x, y, z: torch._foreach_addcmul(x, y, z, torch.tensor(numbers(x))),
+    "addcdiv_packed": lambda x, y, z: torch._foreach_addcdiv(x, y, z, torch.tensor(numbers(x))),
+}
+
+
+def numbers(x):
+    return [0.5 + index for index in range(len(x))]
+
+
+def on_npu(lists):
+    return [[tensor.npu() for tensor in one] for one in lists]
+
+
+def launches(operation, count):
+    lists = on_npu([tensors(seed, count) for seed in range(3)])
+    with softnpu.faults("count"):
+        operation(*lists)
+        return softnpu.fault_counts()["launch"]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_list_is_one_launch_with_the_values_of_the_cpu(name):
+    operation = OPERATIONS[name]
+    lists = [tensors(seed) for seed in range(3)]
+    assert_same(operation(*on_npu(lists)), operation(*lists))
+    assert launches(operation, len(SHAPES)) == launches(operation, 3)
+
+
+@pytest.mark.parametrize("name", ["ceil_", "frac_", "mul_", "clamp_max_", "pow_", "copy_"])
+def test_in_place(name):
+    lists = [tensors(seed) for seed in range(2)]
+    x, y = on_npu(lists)
+    arguments = (x, y), lists
+    if name in ("ceil_", "frac_"):
+        arguments = (x,), lists[:1]
+    for operands in arguments:
+        getattr(torch, f"_foreach_{name}")(*operands)
+    assert_same(x, lists[0])
+
+
+def test_copies_take_one_launch_and_cast_where_they_must():
+    x, y = (on_npu([tensors(seed)])[0] for seed in range(2))
+    with softnpu.faults("count"):
+        torch._foreach_copy_(x, y)
+        assert softnpu.fault_counts()["launch"] == 1
+    assert_same(x, tensors(1))
+    torch._foreach_copy_(x, on_npu([tensors(2, dtype=torch.float64)])[0])
+    assert_same(x, tensors(2))
+    torch._foreach_copy_(x, tensors(3))
+    assert_same(x, tensors(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool], ids=str)
+def test_what_does_not_fit_one_launch_goes_one_by_one(dtype):
+    lists = [tensors(seed, dtype=dtype) for seed in range(3)]
+    for name in ("mul_tensor", "clamp_min", "pow_list", "norm"):
+        try:
+            expected = OPERATIONS[name](*lists)
+        except RuntimeError as error:
+            with pytest.raises(type(error)):
+                OPERATIONS[name](*on_npu(lists))
+                torch.npu.synchronize()
+        else:
+            assert_same(OPERATIONS[name](*on_npu(lists)), expected, rtol=1e-2)
