@@ -258,14 +258,16 @@ def moved_all(names):
     return [f"std::move({name})" for name in names]
 
 
-def slow_call(op, call, names):
-    """The call, after a look at operands that the row takes as host scalars."""
+def slow_call(op, call, names, given=None):
+    """The call, after a look at operands that the row takes as host scalars. Those want a result of the promoted dtype, which a
+    tensor `given` by the caller may not have."""
     lines, prefix = [], "  "
     tensors = [argument.name for argument in inputs_of(op.schema) if str(argument.type) == "Tensor"]
     for scalar, scalar_call in op.scalar.items():
         partner = next(name for name in tensors if name != scalar)
         text = call_text(scalar_call, names | {scalar: f"host_scalar({scalar})"})
-        lines += [f"{prefix}if (is_host_scalar({scalar}, {partner})) {{", f"    {text}"]
+        fits = f" && {given}.scalar_type() == at::result_type({partner}, {scalar})" if given else ""
+        lines += [f"{prefix}if (is_host_scalar({scalar}, {partner}){fits}) {{", f"    {text}"]
         prefix = "  } else "
     if not lines:
         return [f"  {call_text(call, names)}"]
@@ -332,7 +334,8 @@ def structured_adapter(op, function):
         build = f"  Into<{meta_class}, {len(outs)}, {form}> op({{{', '.join(given)}}});"
     call = op.inplace if kind == SchemaKind.inplace and op.inplace else op.call
     lines = [f"{signature(schema, symbol)} {{", *fast_lines(op, kind, given[0] if given else None), *prologue(function, schema)]
-    lines += [build, f"  (void)op.meta({meta_arguments});", *slow_call(op, call, names)]
+    cast = given[0] if kind == SchemaKind.out and op.fast != "truth" else None
+    lines += [build, f"  (void)op.meta({meta_arguments});", *slow_call(op, call, names, cast)]
     if kind == SchemaKind.functional:
         lines += [result_text(schema, [f"std::move(op.take({index}))" for index in range(len(outs))], moved=True)]
     else:
@@ -372,10 +375,9 @@ def plain_adapter(op, function, schema, prefix=""):
     else:
         target = schema.arguments.flat_all[0].name
         call, renamed = (op.inplace, {}) if op.inplace else (op.call, dict.fromkeys(names, target))
-        if op.outputs:
-            lines += [f"  at::assert_no_internal_overlap({target});"]
-            lines += [f"  check_inplace_broadcast({target}, other);"] * (op.infer in BROADCASTING)
-        elif op.infer:
+        if op.outputs and op.infer in BROADCASTING:
+            lines += [f"  check_inplace_broadcast({target}, other);"]
+        elif op.infer and not op.outputs:
             lines += [f"  {infer_text(op, schema)};"]
         lines += [*slow_call(op, call, renamed), result_text(schema, [target] if schema.returns else [], moved=False)]
     text = "\n".join([*lines, "}"])
@@ -507,8 +509,8 @@ def adapters_source(made):
     bypass_lines = "\n".join(f'  m.impl("{item.schema_name}", TORCH_FN({item.bypass}));' for item in made if item.bypass)
     text = f"""\
 // {GENERATED}
-#include <ATen/MemoryOverlap.h>
 #include <ATen/core/op_registration/adaption.h>
+#include <ATen/ops/result_type.h>
 #include <torch/library.h>
 {includes}
 

@@ -1,5 +1,6 @@
 #include "aten/arguments.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_to_copy.h>
 
 #include "aten/device_scope.h"
@@ -56,6 +57,8 @@ void TensorArg::refuse_to_write() const {
   check_device(detail::is_on_current_device(tensor_), tensor_);
   TORCH_CHECK(false, "This operator cannot write to a conjugated or negated view. Please clone() the tensor first.");
 }
+
+void TensorArg::refuse_overlap() const { at::assert_no_internal_overlap(const_cast<c10::TensorImpl*>(tensor_)); }
 
 std::string TensorArg::describe() const { return describe_tensor(tensor_); }
 

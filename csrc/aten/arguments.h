@@ -111,19 +111,22 @@ class TensorArg {
   TensorArg(TensorOrNone tensor, Written) : tensor_(tensor.impl()) {
     if (tensor_ == nullptr) return;
     if (C10_UNLIKELY(!detail::is_plain(tensor_))) refuse_to_write();
+    if (C10_UNLIKELY(!tensor_->is_non_overlapping_and_dense())) refuse_overlap();
     descriptor_ = make_descriptor(tensor_);
   }
 
  private:
   void read_instead();
   [[noreturn]] void refuse_to_write() const;
+  void refuse_overlap() const;
 
   at::Tensor readable_;  // what the device reads in the tensor's place
   const c10::TensorImpl* tensor_;
   aclTensor* descriptor_ = nullptr;
 };
 
-// Nothing can stand in for what is written: the tensor itself must be plain and on the current device.
+// Nothing can stand in for what is written: the tensor itself must be plain, on the current device, and have no two elements in
+// one place.
 class OutputArg : public TensorArg {
  public:
   explicit OutputArg(TensorOrNone tensor) : TensorArg(tensor, Written()) {}

@@ -1,7 +1,6 @@
 #include "aten/infer.h"
 
 #include <ATen/ExpandUtils.h>
-#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
@@ -35,7 +34,6 @@ Output formatted_like(const at::Tensor& tensor) {
 }
 
 at::Tensor prepare_output(const at::Tensor& given, const Output& output) {
-  at::assert_no_internal_overlap(given);
   if (!output.casts || given.dtype() == output.options.dtype()) {
     resize_output(given, output.sizes, output.strides, output.options);
     return {};
@@ -311,7 +309,6 @@ void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Tenso
 }
 
 void masked_scatter(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
-  at::assert_no_internal_overlap(self);
   TORCH_CHECK(self.scalar_type() == source.scalar_type(), "masked_scatter: expected self and source to have same dtypes but got ",
               self.scalar_type(), " and ", source.scalar_type());
   (void)mask.expand(self.sizes());
@@ -327,7 +324,6 @@ void put(const at::Tensor& self, const at::Tensor& index, const at::Tensor& sour
                     "put_(): Expected source and index to have the same number of elements, but got ",
                     "source.numel() = ", source.numel(), ", index.numel() = ", index.numel());
   TORCH_CHECK_INDEX(self.numel() != 0 || index.numel() == 0, "put_(): Tried to put elements into an empty tensor");
-  at::assert_no_internal_overlap(self);
 }
 
 Outputs<1> take(const at::Tensor& self, const at::Tensor& index) {

@@ -1,6 +1,5 @@
 // Random numbers: the generator gives seed and offset, the device draws. Same seed, same bits, whatever ran beside it.
 #include <ATen/ExpandUtils.h>
-#include <ATen/MemoryOverlap.h>
 #include <ATen/native/DistributionTemplates.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/ones.h>
@@ -39,7 +38,6 @@ void check_dtype(bool fine, const char* kernel, const at::Tensor& tensor) {
 at::Tensor& uniform_(at::Tensor& self, double from, double to, OptionalGenerator generator) {
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
   check_dtype(self.is_floating_point() || self.is_complex(), "check_uniform_bounds", self);
-  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnInplaceUniform(self.is_complex() ? at::view_as_real(self) : self, from, to, philox.seed, philox.offset);
@@ -49,7 +47,6 @@ at::Tensor& uniform_(at::Tensor& self, double from, double to, OptionalGenerator
 at::Tensor& normal_(at::Tensor& self, double mean, double std, OptionalGenerator generator) {
   TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
   check_dtype(self.is_floating_point() || self.is_complex(), "normal_kernel_cpu", self);
-  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   if (self.is_complex()) {
@@ -66,7 +63,6 @@ at::Tensor& normal_(at::Tensor& self, double mean, double std, OptionalGenerator
 at::Tensor& bernoulli_float(at::Tensor& self, double p, OptionalGenerator generator) {
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
   check_dtype(!self.is_complex(), "bernoulli_scalar_cpu_", self);
-  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnInplaceBernoulli(self, p, philox.seed, philox.offset);
@@ -75,7 +71,6 @@ at::Tensor& bernoulli_float(at::Tensor& self, double p, OptionalGenerator genera
 
 at::Tensor& bernoulli_tensor(at::Tensor& self, const at::Tensor& p, OptionalGenerator generator) {
   check_dtype(p.is_floating_point(), "bernoulli_tensor_cpu_p_", p);
-  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnInplaceBernoulliTensor(self, p, philox.seed, philox.offset);
@@ -92,7 +87,6 @@ at::Tensor& exponential_(at::Tensor& self, double lambd, OptionalGenerator gener
   TORCH_CHECK(self.is_floating_point(),
               "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you ",
               "specified ", self.scalar_type());
-  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnSimThreadExponential(self, self.numel(), lambd, philox.seed, philox.offset);
@@ -102,7 +96,6 @@ at::Tensor& exponential_(at::Tensor& self, double lambd, OptionalGenerator gener
 at::Tensor& geometric_(at::Tensor& self, double p, OptionalGenerator generator) {
   TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
   check_dtype(!self.is_complex() && self.scalar_type() != at::kBool, "geometric_cpu", self);
-  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnSoftGeometric(self, p, philox.seed, philox.offset);
@@ -112,7 +105,6 @@ at::Tensor& geometric_(at::Tensor& self, double p, OptionalGenerator generator) 
 at::Tensor& log_normal_(at::Tensor& self, double mean, double std, OptionalGenerator generator) {
   TORCH_CHECK(std > 0.0, "log_normal_ expects std > 0.0, but found std=", std);
   check_dtype(self.is_floating_point(), "log_normal_cpu", self);
-  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnSoftLogNormal(self, mean, std, philox.seed, philox.offset);
@@ -124,7 +116,6 @@ at::Tensor& cauchy_(at::Tensor& self, double median, double sigma, OptionalGener
   TORCH_CHECK(self.is_floating_point(),
               "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
               self.dtype());
-  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnSoftCauchy(self, median, sigma, philox.seed, philox.offset);
@@ -163,7 +154,6 @@ at::Tensor& random_from_to(at::Tensor& self, int64_t from, std::optional<int64_t
   const int64_t limit = to.value_or(default_limit(self.scalar_type()));
   TORCH_CHECK(from < limit, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", limit);
   if (to.has_value()) at::native::templates::check_from_to_in_range(from, limit - 1, self.dtype());
-  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnInplaceRandom(self, from, limit, philox.seed, philox.offset);
@@ -176,7 +166,6 @@ at::Tensor& random_to(at::Tensor& self, int64_t to, OptionalGenerator generator)
 
 at::Tensor& random_(at::Tensor& self, OptionalGenerator generator) {
   check_dtype(!self.is_complex(), "random_kernel_cpu", self);
-  at::assert_no_internal_overlap(self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnInplaceRandomWithoutFromTo(self, philox.seed, philox.offset);
