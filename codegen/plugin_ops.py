@@ -1,8 +1,6 @@
-"""Turns the operator tables into the plugin's adapters, registrations, typed device calls and documentation.
+"""Turns the operator tables into the plugin's adapters, registrations and typed device calls.
 
     python codegen/plugin_ops.py --out build/generated      # src/plugin/calls.h, calls_*.cpp, adapters_*.cpp
-    python codegen/plugin_ops.py --docs docs/ops.md         # the published table
-    python codegen/plugin_ops.py --check docs/ops.md        # fails if the published table is out of step
 
 A row of csrc/aten/ops.yaml becomes every form of its operator that ATen does not compose from another one: functional, in-place
 and out=. Hand-written families register themselves; they are found by their m.impl lines. What neither offers has to be listed in
@@ -19,7 +17,7 @@ import torchgen
 import torchgen.local
 from abi import write_if_changed
 from op_tables import TableError, Type, list_items, read_device_table, read_plugin_table
-from plugin_docs import documentation, hand_written, merged, read_fallbacks
+from registered import hand_written, merged, read_fallbacks
 from torchgen.api import cpp, meta, structured
 from torchgen.api.translate import translate
 from torchgen.api.types import NativeSignature
@@ -572,7 +570,7 @@ def generate(device, plugin):
     return files
 
 
-# ---- documentation ----
+# ---- what is registered ----
 
 
 def generated_overloads(plugin):
@@ -593,25 +591,16 @@ def main(arguments=None):
     parser.add_argument("--plugin-table", type=Path, default=ROOT / "csrc/aten/ops.yaml")
     parser.add_argument("--families", type=Path, default=ROOT / "csrc/aten")
     parser.add_argument("--any-fallback", action="store_true", help="do not ask fallbacks.yaml which operators may fall back")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--docs", type=Path)
-    parser.add_argument("--check", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
     try:
         device = read_device_table(options.device_table)
         plugin = read_plugin_table(options.plugin_table, device)
-        if options.out:
-            for name, text in generate(device, plugin).items():
-                write_if_changed(options.out / name, text)
-        generated, families = generated_overloads(plugin), hand_written(options.families)
-        natives = merged(generated, families)
-        fallbacks = {} if options.any_fallback else read_fallbacks(options.families / "fallbacks.yaml", natives)
-        if options.docs or options.check:
-            text = documentation(GENERATED, generated, families, fallbacks)
-            if options.docs:
-                write_if_changed(options.docs, text)
-            if options.check and (not options.check.exists() or options.check.read_text() != text):
-                raise TableError(f"{options.check} is out of step; run python codegen/plugin_ops.py --docs {options.check}")
+        natives = merged(generated_overloads(plugin), hand_written(options.families))
+        if not options.any_fallback:
+            read_fallbacks(options.families / "fallbacks.yaml", natives)
+        for name, text in generate(device, plugin).items():
+            write_if_changed(options.out / name, text)
     except TableError as error:
         sys.exit(f"error: {error}")
 

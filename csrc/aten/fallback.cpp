@@ -36,15 +36,16 @@ std::atomic<bool>& strict_switch() {
   return strict;
 }
 
-void count(const std::string& name) {
+// True for the first call of a name that is not `forced`.
+bool count(const std::string& name, bool forced) {
   Counters& known = counters();
-  bool first = false;
-  {
-    const std::lock_guard lock(known.mutex);
-    ++known.calls[name];
-    first = !std::exchange(known.warned[name], true);
-  }
-  if (first) {
+  const std::lock_guard lock(known.mutex);
+  ++known.calls[name];
+  return !forced && !std::exchange(known.warned[name], true);
+}
+
+void count_and_warn(const std::string& name, bool forced) {
+  if (count(name, forced)) {
     TORCH_WARN(name, " is not implemented on npu and runs on CPU, with copies both ways. torch.npu.fallback_stats() counts such ",
                "calls; TORCH_NPU_STRICT_FALLBACK=1 makes them errors.");
   }
@@ -63,10 +64,11 @@ class FallbackCall {
         first_(stack.size() - schema_.arguments().size()),
         arguments_(stack.begin() + static_cast<int64_t>(first_), stack.end()) {}
 
-  void run() {
+  // `forced`: somebody asked for it, so that nothing is said about it and strict mode does not forbid it.
+  void run(bool forced) {
     find_device();
-    refuse_if_impossible();
-    count(schema_.operator_name().name + (schema_.overload_name().empty() ? "" : "." + schema_.overload_name()));
+    refuse_if_impossible(forced);
+    count_and_warn(schema_.operator_name().name + (schema_.overload_name().empty() ? "" : "." + schema_.overload_name()), forced);
     for (size_t index = 0; index < arguments_.size(); ++index) stack_[first_ + index] = to_cpu(arguments_[index]);
     const std::vector<c10::IValue> on_cpu(stack_.begin() + static_cast<int64_t>(first_), stack_.end());
     op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
@@ -112,7 +114,7 @@ class FallbackCall {
                 "! (when checking arguments of ", schema_.operator_name(), ")");
   }
 
-  void refuse_if_impossible() const {
+  void refuse_if_impossible(bool forced) const {
     const auto& name = schema_.operator_name();
     TORCH_CHECK_NOT_IMPLEMENTED(name.name.find("c10d") == std::string::npos, name,
                                 " has no npu implementation, and a collective never ",
@@ -123,7 +125,8 @@ class FallbackCall {
     }
     TORCH_CHECK_NOT_IMPLEMENTED(op_.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), name,
                                 " has neither an npu nor a CPU ", "implementation.");
-    TORCH_CHECK_NOT_IMPLEMENTED(!strict_fallback(), name, " is not implemented on npu, and strict mode forbids to run it on CPU ",
+    TORCH_CHECK_NOT_IMPLEMENTED(forced || !strict_fallback(), name,
+                                " is not implemented on npu, and strict mode forbids to run it on CPU ",
                                 "(TORCH_NPU_STRICT_FALLBACK or torch.npu.set_strict_fallback).");
   }
 
@@ -158,7 +161,10 @@ class FallbackCall {
 
   static void write_back(const at::Tensor& original, const at::Tensor& copy) {
     if (!is_npu(original)) return;
-    if (original.sizes() != copy.sizes()) original.resize_(copy.sizes());
+    if (original.sizes() != copy.sizes()) {
+      original.resize_(copy.sizes());
+      if (copy.is_non_overlapping_and_dense()) original.as_strided_(copy.sizes(), copy.strides());
+    }
     original.copy_(copy);
   }
 
@@ -211,7 +217,7 @@ class FallbackCall {
   std::unordered_map<const c10::TensorImpl*, at::Tensor> copies_;
 };
 
-void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) { FallbackCall(op, *stack).run(); }
+void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) { FallbackCall(op, *stack).run(/*forced=*/false); }
 
 }  // namespace
 
@@ -230,6 +236,8 @@ void reset_fallback_stats() {
 void set_strict_fallback(bool strict) { strict_switch() = strict; }
 
 bool strict_fallback() { return strict_switch(); }
+
+void forced_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { FallbackCall(op, *stack).run(/*forced=*/true); }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>()); }
 

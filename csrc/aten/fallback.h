@@ -4,12 +4,17 @@
 // lacks too never fall back. Arguments that the operator writes are copied back, resized if CPU resized them.
 #pragma once
 
+#include <ATen/core/stack.h>
 #include <c10/macros/Export.h>
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+namespace c10 {
+class OperatorHandle;
+}
 
 namespace torch_npu {
 
@@ -20,5 +25,8 @@ C10_EXPORT void reset_fallback_stats();
 // Starts as TORCH_NPU_STRICT_FALLBACK says.
 C10_EXPORT void set_strict_fallback(bool strict);
 C10_EXPORT bool strict_fallback();
+
+// The fallback as a kernel for an operator that npu has: counted, but neither warned about nor forbidden by strict mode.
+void forced_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace torch_npu

@@ -5,6 +5,10 @@
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
+#include <torch/library.h>
+
+#include <memory>
+#include <string>
 
 namespace torch_npu::bindings {
 
@@ -24,5 +28,9 @@ void park_threads_at_exit();
 
 // Where Python is now, for errors of operators; see core/launch_trace.h.
 std::string python_location();
+
+// The operator's kernel for PrivateUse1 is called between `observer(args, kwargs)` and what that returned, which gets the
+// results; None: nothing more to do. See aten/override.h for how long.
+std::unique_ptr<torch::Library> observe(const std::string& op, pybind11::function observer);
 
 }  // namespace torch_npu::bindings

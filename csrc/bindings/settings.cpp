@@ -1,6 +1,8 @@
 #include "acl/softnpu.h"
 #include "aten/fallback.h"
+#include "aten/override.h"
 #include "bindings/bind.h"
+#include "core/launch_trace.h"
 #include "core/options.h"
 
 namespace torch_npu::bindings {
@@ -12,6 +14,25 @@ void bind_settings(py::module_& module) {
   module.def("_fallback_reset_stats", reset_fallback_stats);
   module.def("_fallback_strict", strict_fallback);
   module.def("_fallback_set_strict", set_strict_fallback);
+
+  // Kernels of torch.npu.debug; they go when the object goes, which torch itself has a Python class for.
+  module.def("_force_fallback", force_fallback);
+  module.def("_open_autograd_bypass", open_autograd_bypass);
+  module.def("_observe", observe);
+  module.def("_python_location", python_location);
+  module.def("_debug_options", [] {
+    const Options& given = options();
+    py::dict values;
+    values["force_fallback"] = given.force_fallback;
+    values["compare"] = given.compare;
+    values["compare_raise"] = given.compare_raise;
+    values["compare_dir"] = given.compare_dir;
+    values["print_ops"] = given.print_ops;
+    return values;
+  });
+
+  module.def("_record_launches", record_launches);
+  module.def("_take_recorded_launches", take_recorded_launches);
 
   module.def("_softnpu_control", acl::softnpu_control, ReleaseGil());
 

@@ -8,6 +8,7 @@
 #include <deque>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "acl/softnpu.h"
 #include "acl/symbol.h"
@@ -96,6 +97,33 @@ class LockedTraces {
   std::lock_guard<std::mutex> lock_;
 };
 
+// Names of launches, while somebody wants them.
+class Record {
+ public:
+  static Record& get() {
+    static Record* const record = new Record;
+    return *record;
+  }
+
+  void turn(bool on) {
+    const std::lock_guard lock(mutex_);
+    on_ = on;
+  }
+  void add(const char* op) {
+    const std::lock_guard lock(mutex_);
+    if (on_) names_.emplace_back(op);
+  }
+  std::vector<std::string> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(names_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  bool on_ = false;
+  std::vector<std::string> names_;
+};
+
 int write_origin(char* text, size_t bytes) noexcept {
   const PythonLocation where = python_location.load(std::memory_order_acquire);
   if (where == nullptr || holds_traces || bytes == 0) return 0;
@@ -137,6 +165,7 @@ std::string annotate(const char* function, const std::string& text) {
 }  // namespace
 
 void detail::trace_launch(NPUStream stream, const char* op, std::string arguments) {
+  Record::get().add(op);
   const PythonLocation where = python_location.load(std::memory_order_acquire);
   Launch launch{0, op, std::move(arguments), where == nullptr ? std::string() : where()};
   if (options().launch_blocking) {
@@ -148,6 +177,10 @@ void detail::trace_launch(NPUStream stream, const char* op, std::string argument
   const LockedTraces traces;
   traces->by_stream.try_emplace(stream, stream).first->second.add(std::move(launch));
 }
+
+void record_launches(bool on) { Record::get().turn(on); }
+
+std::vector<std::string> take_recorded_launches() { return Record::get().take(); }
 
 void tell_device_origins() {
   if (options().debug) acl::set_softnpu_origin(write_origin);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/options.h"
 #include "core/stream.h"
@@ -33,6 +34,11 @@ inline void after_launch(NPUStream stream, const char* op, Describe&& describe) 
   if (launches_are_traced()) [[unlikely]]
     detail::trace_launch(stream, op, describe());
 }
+
+// Names of the launches of all threads while recording is on, oldest first; taken ones are forgotten. Needs one of the two
+// switches.
+C10_EXPORT void record_launches(bool on);
+C10_EXPORT std::vector<std::string> take_recorded_launches();
 
 // Lets the device name the Python line of a launch in its own reports, where TORCH_NPU_DEBUG=1 asks for that. Called once, when
 // the device library is initialised.

@@ -62,6 +62,19 @@ constexpr std::array kSettings = {
         [](std::string_view value, Options& o) { return parse_switch(value, o.debug); }},
     Setting{{"TORCH_NPU_STRICT_FALLBACK", "0 or 1", "0", "1: an operator that would run on the CPU instead is an error"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.strict_fallback); }},
+    Setting{{"TORCH_NPU_FORCE_FALLBACK", "a regular expression on names of operators; see debugging.md", "none",
+             "operators that run on the CPU although npu has them"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.force_fallback); }},
+    Setting{{"TORCH_NPU_COMPARE", "a regular expression on names of operators; see debugging.md", "none",
+             "operators whose results are compared with the CPU's; a difference is reported with a script that repeats it"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.compare); }},
+    Setting{{"TORCH_NPU_COMPARE_RAISE", "0 or 1", "0", "1: the first difference that TORCH_NPU_COMPARE finds is an error"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.compare_raise); }},
+    Setting{{"TORCH_NPU_COMPARE_DIR", "a folder", "npu_differences", "where those scripts are written"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.compare_dir); }},
+    Setting{{"TORCH_NPU_PRINT_OPS", "a regular expression on names of operators; see debugging.md", "none",
+             "operators whose calls are printed on stderr, with arguments, results and Python line"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.print_ops); }},
 };
 
 Options read_environment() {

@@ -23,6 +23,12 @@ struct Options {
   bool launch_blocking = false;  // ASCEND_LAUNCH_BLOCKING=1 or TASK_QUEUE_ENABLE=0
   bool debug = false;            // TORCH_NPU_DEBUG
   bool strict_fallback = false;  // TORCH_NPU_STRICT_FALLBACK; only the initial value of the switch in aten/fallback.h
+  // The start of what torch.npu.debug switches; expressions are checked there.
+  std::string force_fallback;                   // TORCH_NPU_FORCE_FALLBACK
+  std::string compare;                          // TORCH_NPU_COMPARE
+  bool compare_raise = false;                   // TORCH_NPU_COMPARE_RAISE
+  std::string compare_dir = "npu_differences";  // TORCH_NPU_COMPARE_DIR
+  std::string print_ops;                        // TORCH_NPU_PRINT_OPS
 };
 
 // Thread-safe; the reference stays valid until the process ends.

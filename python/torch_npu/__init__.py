@@ -35,5 +35,6 @@ _check_torch()
 from . import _C, npu, softnpu  # noqa: E402, F401
 
 _register()
+_switches = npu.debug._from_environment()
 
 __all__ = ["__version__", "npu", "softnpu"]

@@ -4,7 +4,7 @@ Importing it uses no device. The first call that needs one initialises it (`_laz
 `device_count`, does not, so that a process may still fork.
 """
 
-from . import _exit, _utils, amp, memory, random, streams  # noqa: F401
+from . import _exit, _utils, amp, debug, memory, random, streams  # noqa: F401
 from ._lazy import _is_in_bad_fork, _lazy_call, _lazy_init, init, is_initialized  # noqa: F401
 from .amp import get_amp_supported_dtype, is_bf16_supported
 from .devices import (
@@ -74,6 +74,7 @@ __all__ = [
     "can_device_access_peer",
     "current_device",
     "current_stream",
+    "debug",
     "default_generators",
     "default_stream",
     "device",

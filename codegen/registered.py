@@ -1,8 +1,7 @@
-"""What runs where: native overloads against csrc/aten/fallbacks.yaml, and docs/ops.md.
+"""Which overloads the plugin registers, and csrc/aten/fallbacks.yaml, which says why the others run on the CPU.
 
     families = hand_written(Path("csrc/aten"))                                  # overload -> file of the family
     fallbacks = read_fallbacks(Path("csrc/aten/fallbacks.yaml"), natives)       # reason -> overloads; TableError unless exact
-    text = documentation(generated, families, fallbacks)
 
 `natives` are all overloads that run on the device. The file holds the other overloads that have a CPU kernel and are not composed
 of others by ATen, so that no operator falls back by accident.
@@ -59,35 +58,3 @@ def read_fallbacks(path, natives):
     if missing:
         raise TableError(f"{path}: `{missing[0]}` falls back to CPU, but no reason is given; make it native or list it")
     return groups
-
-
-def documentation(head, generated, families, fallbacks):
-    count = sum(len(names) for names in fallbacks.values())
-    lines = [
-        "# Operators of the npu device",
-        "",
-        f"{head} `python codegen/plugin_ops.py --docs docs/ops.md` writes this file.",
-        "",
-    ]
-    lines += [
-        f"{len(generated)} overloads are rows of the table, {len(families)} are written by hand.",
-        f"{count} have a CPU kernel only and fall back to it. Every other ATen operator is composed of these by PyTorch.",
-        "",
-    ]
-    lines += ["## One device call", "", "| overload | device function |", "| --- | --- |"]
-    lines += [f"| {name} | {call} |" for name, call in sorted(generated.items())]
-    lines += ["", "## Written by hand", "", "| overload | file in csrc/aten |", "| --- | --- |"]
-    lines += [f"| {name} | {file} |" for name, file in sorted(families.items())]
-    lines += ["", "## CPU fallback", "", "Each with its reason, from csrc/aten/fallbacks.yaml."]
-    for reason, names in fallbacks.items():
-        lines += ["", f"**{reason}**", "", *wrapped(names)]
-    return "\n".join(lines) + "\n"
-
-
-def wrapped(names, width=130):
-    lines = [""]
-    for name in names:
-        if len(lines[-1]) + len(name) + 2 > width:
-            lines.append("")
-        lines[-1] += (", " if lines[-1] else "") + name
-    return [line + ("," if index + 1 < len(lines) else "") for index, line in enumerate(lines)]

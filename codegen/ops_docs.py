@@ -1,0 +1,163 @@
+"""docs/ops.md: how it is written and read, and the check that no operator lost its device call.
+
+    python codegen/ops_docs.py --check docs/ops.md      # compares the published table with ops.yaml and the families
+    text = render(rows, called=590, offered=610)        # tests/op_coverage makes the rows by running
+    table = parse(text)                                 # table.rows["add.Tensor"].runs
+
+A row says how an overload ran; those that the tables register and nothing reached are `not exercised`, and those with a CPU
+kernel only are `fallback`, with the reason of csrc/aten/fallbacks.yaml.
+"""
+
+import argparse
+import collections
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from op_tables import TableError, read_device_table, read_plugin_table
+from plugin_ops import generated_overloads
+from registered import hand_written, merged, read_fallbacks
+
+ROOT = Path(__file__).resolve().parent.parent
+
+KINDS = {
+    "aclnn": "one device call",
+    "composition": "several device calls, put together by the plugin",
+    "view": "no device call: the result is a view",
+    "host": "no device call: memory, metadata, and copies of the runtime",
+    "composite": "several operators, put together by PyTorch",
+    "fallback": "the CPU, with copies both ways, counted by `torch.npu.fallback_stats()`",
+    "not exercised": "the plugin has a kernel, but no sample reached it",
+}
+OWN = ("aclnn", "composition", "view", "host", "not exercised")  # a kernel of the plugin
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str  # add.Tensor, npu::npu_rms_norm
+    runs: str  # a key of KINDS
+    by: str = ""  # the aclnn functions; of a fallback the reason; of what was not exercised the function or the file
+    result: str = ""  # new, view, in place or nothing
+    dtypes: str = ""  # that ran: of the first tensor
+    status: str = ""  # equal, not compared, differs: ..., fails: ...
+
+    def cells(self):
+        return (self.name, self.runs, self.by, self.result, self.dtypes, self.status)
+
+
+@dataclass(frozen=True)
+class Table:
+    rows: dict  # name -> Row
+    called: int  # aclnn functions that the plugin calls
+
+
+CALLED = re.compile(r"The plugin calls (\d+) of the (\d+) aclnn functions")
+HEAD = "| overload | runs as | by | result | dtypes | status |"
+
+
+INTRODUCTION = """\
+# Operators of the npu device
+
+Made by running: `scripts/ops-docs` runs samples of PyTorch's operator and module databases, forward and backward, and notes what
+each overload did on the device. [debugging.md](debugging.md) shows how to see that in a program of your own.
+The plugin calls {called} of the {offered} aclnn functions of the device.
+"""
+COLUMNS = """\
+The result is new, a view, or written (in place); where that is not so as on the CPU, it counts as a difference. Dtypes are those
+of the first tensor, where the call succeeded. Status says whether the CPU computes the same from the same inputs, to the
+tolerances of `torch.testing.assert_close`; random and uninitialised results are not compared. What PyTorch takes apart before it
+reaches a device, such as `linear`, is not listed.
+"""
+
+
+def render(rows, called, offered):
+    counts = collections.Counter(row.runs for row in rows)
+    return "\n".join([
+        INTRODUCTION.format(called=called, offered=offered),
+        "| runs as | overloads | |",
+        "|---|---|---|",
+        *(f"| {kind} | {counts[kind]} | {text} |" for kind, text in KINDS.items()),
+        "",
+        COLUMNS,
+        HEAD,
+        "|---|---|---|---|---|---|",
+        *(f"| {' | '.join(row.cells())} |".replace("|  |", "| |").replace("|  |", "| |") for row in sorted(rows, key=Row.cells)),
+        "",
+    ])  # fmt: skip
+
+
+def parse(text):
+    counted = CALLED.search(text)
+    if counted is None or HEAD not in text:
+        raise TableError("the published table of operators is not one; run scripts/ops-docs")
+    rows = {}
+    for line in text.partition(HEAD)[2].splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) == 6 and not set(cells[0]) <= {"-"}:
+            rows[cells[0]] = Row(*cells)
+    return Table(rows, int(counted[1]))
+
+
+# ---- what the tables say ----
+
+
+@dataclass(frozen=True)
+class Facts:
+    natives: dict  # overload -> device function or file, of those with a kernel of the plugin
+    fallbacks: dict  # overload -> reason, of those with a CPU kernel only
+    called: set  # aclnn functions
+    offered: set
+
+
+def called_functions(plugin, folder):
+    calls = [call for op in plugin for call in (op.call, op.inplace, *op.scalar.values()) if call is not None]
+    found = {call.function.name for call in calls}
+    for path in folder.glob("*.cpp"):
+        found |= set(re.findall(r"\bcall::(aclnn\w+)", path.read_text()))
+    return found
+
+
+def read_facts(device_path, plugin_path, folder):
+    device = read_device_table(device_path)
+    plugin = read_plugin_table(plugin_path, device)
+    natives = merged(generated_overloads(plugin), hand_written(folder))
+    reasons = read_fallbacks(folder / "fallbacks.yaml", natives)
+    fallbacks = {name: reason for reason, names in reasons.items() for name in names}
+    return Facts(natives, fallbacks, called_functions(plugin, folder), set(device))
+
+
+def losses(table, facts):
+    """Sentences about what the published table has and the sources have no more, or the other way round."""
+    found = []
+    for name, row in table.rows.items():
+        if row.runs != "fallback" and name in facts.fallbacks:
+            found.append(f"{name} ran as {row.runs}, but now falls back to the CPU")
+        elif row.runs in OWN and name not in facts.natives:
+            found.append(f"{name} ran as {row.runs}, but has no kernel of the plugin any more")
+    found += [f"{name} is not in the published table" for name in facts.natives if name not in table.rows]
+    found += [f"{name} has a kernel, but is published as fallback" for name in facts.natives
+              if name in table.rows and table.rows[name].runs == "fallback"]  # fmt: skip
+    if len(facts.called) < table.called:
+        found.append(f"the plugin calls {len(facts.called)} aclnn functions, fewer than the published {table.called}")
+    return sorted(found)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device-table", type=Path, default=ROOT / "softnpu/ops/aclnn.yaml")
+    parser.add_argument("--plugin-table", type=Path, default=ROOT / "csrc/aten/ops.yaml")
+    parser.add_argument("--families", type=Path, default=ROOT / "csrc/aten")
+    parser.add_argument("--check", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    try:
+        facts = read_facts(options.device_table, options.plugin_table, options.families)
+        found = losses(parse(options.check.read_text()), facts)
+    except TableError as error:
+        sys.exit(f"error: {error}")
+    if found:
+        sys.exit("\n".join(f"error: {sentence}" for sentence in found) + "\nIf that is meant to be, run scripts/ops-docs.")
+
+
+if __name__ == "__main__":
+    main()

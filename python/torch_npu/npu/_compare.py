@@ -1,0 +1,233 @@
+"""The comparison of an operator with the CPU, and the script that repeats a difference; see docs/debugging.md.
+
+compare = Comparison(raises=False, folder=Path("npu_differences"))
+watch(names, compare)                # see _watch.py
+compare.differences                  # {"aten::add.Tensor": 3}
+"""
+
+import collections
+import copy
+import math
+import sys
+from pathlib import Path
+
+import torch
+from torch.utils import _pytree as pytree
+
+from . import _describe, _watch
+
+
+class Twins:
+    """CPU copies of the tensors of a call: strides and offsets are kept, and what shares memory still does."""
+
+    def __init__(self, tensors, whole_storages):
+        self._ranges = {}
+        self._storages = {}
+        self.tensors = []
+        for tensor in tensors:
+            if tensor._is_zerotensor():
+                continue
+            key = tensor.untyped_storage()._cdata
+            begin, end = _bytes_of(tensor, whole_storages)
+            known = self._ranges.get(key, (begin, end))
+            self._ranges[key] = min(begin, known[0]), max(end, known[1])
+
+    def of(self, tensor):
+        twin = self._of_zeros(tensor) if tensor._is_zerotensor() else self._of_memory(tensor)
+        self.tensors.append(twin)
+        return twin
+
+    @staticmethod
+    def _of_zeros(tensor):
+        """Autograd's zeros without memory."""
+        return torch._efficientzerotensor(tensor.shape, dtype=tensor.dtype, device="cpu")
+
+    def _of_memory(self, tensor):
+        storage = tensor.untyped_storage()
+        begin, end = self._ranges[storage._cdata]
+        if storage._cdata not in self._storages:
+            view = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, begin, (end - begin,))
+            self._storages[storage._cdata] = (
+                torch.empty(end - begin, dtype=torch.uint8, device="cpu").copy_(view).untyped_storage()
+            )
+        offset = tensor.storage_offset() - begin // tensor.element_size()
+        twin = torch.empty(0, dtype=tensor.dtype, device="cpu")
+        twin.set_(self._storages[storage._cdata], offset, tensor.shape, tensor.stride())
+        if tensor.is_conj():
+            twin = torch._conj(twin)
+        if tensor.is_neg():
+            twin = torch._neg_view(twin)
+        return twin
+
+
+def _bytes_of(tensor, whole):
+    """First and one past the last byte that the tensor covers in its storage; the first a multiple of every element size."""
+    size = tensor.element_size()
+    if whole or tensor.numel() == 0:
+        return 0, tensor.untyped_storage().nbytes()
+    last = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.storage_offset() * size // 16 * 16, (tensor.storage_offset() + last + 1) * size
+
+
+def _is_view(op):
+    return any(item.alias_info is not None and not item.alias_info.is_write for item in op._schema.returns)
+
+
+def why_not(op):
+    """Why results of the operator cannot be compared, or None."""
+    base = op._schema.name.partition("::")[2]
+    types = " ".join(str(item.type) for item in op._schema.arguments)
+    if torch.Tag.nondeterministic_seeded in op.tags or "Generator" in types:
+        return "it is random"
+    if "empty" in base or "resize" in base:
+        return "its result is uninitialised"
+    if op._name in _watch.DEVICE_MATTERS or "Storage" in types or "Stream" in types:
+        return "its result is a matter of the device"
+    return None
+
+
+class _Call:
+    """A call on the device and what is needed to repeat it on the CPU; made before the kernel runs."""
+
+    def __init__(self, op, args, kwargs):
+        self.op = op
+        tensors = [item for item in pytree.tree_leaves((args, kwargs)) if isinstance(item, torch.Tensor)]
+        twins = Twins(tensors, whole_storages=_is_view(op))
+        self.described = _describe.arguments(op, args, kwargs)
+        self.words = [f"{'given' if tensor.device.type == 'npu' else 'host'}[{i}]" for i, tensor in enumerate(tensors)]
+        self.args, self.kwargs = pytree.tree_map(lambda item: self._on_cpu(item, twins), (args, kwargs))
+        self._written = self.written(args, kwargs)
+        self.inputs = copy.deepcopy(twins.tensors) if self._written else twins.tensors
+
+    @staticmethod
+    def _on_cpu(item, twins):
+        if isinstance(item, torch.Tensor):
+            return twins.of(item)
+        return torch.device("cpu") if isinstance(item, torch.device) else item
+
+    def named(self, args, kwargs):
+        return {**dict(zip((item.name for item in self.op._schema.arguments), args, strict=False)), **kwargs}
+
+    def written(self, args, kwargs):
+        """The given arguments that the operator writes."""
+        given = self.named(args, kwargs)
+        written = [item.name for item in self.op._schema.arguments if item.alias_info and item.alias_info.is_write]
+        return [given[name] for name in written if name in given]
+
+    def actual(self, result):
+        return result, self._written
+
+    def expected(self):
+        return self.op(*self.args, **self.kwargs), self.written(self.args, self.kwargs)
+
+    def script(self, lines, tolerances):
+        words = iter(self.words)
+        texts = {name: _literal(item, words) for name, item in self.named(self.args, self.kwargs).items()}
+        positional = list(texts)[: len(self.args)]
+        return _SCRIPT.format(
+            head=lines[0],
+            details="\n".join(lines[1:]).replace("\\", "/").replace('"""', "'''"),
+            op=str(self.op),
+            arguments=", ".join([texts[name] if name in positional else f"{name}={texts[name]}" for name in texts]),
+            written=", ".join(self.written([texts[name] for name in positional], texts)),
+            stride=_is_view(self.op),
+            tolerances="".join(f", {name}={number}" for name, number in tolerances.items() if number is not None),
+        )
+
+
+class Comparison:
+    """An observer. Each operator's first difference is reported on stderr, or the first of all raised; others are counted."""
+
+    def __init__(self, raises, folder, rtol=None, atol=None):
+        self.compared = collections.Counter()  # calls by operator
+        self.differences = collections.Counter()
+        self.skipped = {}  # operator -> why it was not compared
+        self._raises = raises
+        self._folder = Path(folder)
+        self._tolerances = {"rtol": rtol, "atol": atol}
+
+    def __call__(self, op, args, kwargs):
+        if reason := why_not(op):
+            self.skipped.setdefault(op._name, reason)
+            return None
+        call = _Call(op, args, kwargs)
+        return lambda result: self._judge(call, result)
+
+    def _judge(self, call, result):
+        name = call.op._name
+        try:
+            expected = call.expected()
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            self.skipped.setdefault(name, f"the CPU refuses it: {error}".splitlines()[0][:200])
+            return
+        self.compared[name] += 1
+        try:
+            torch.testing.assert_close(
+                call.actual(result),
+                expected,
+                equal_nan=True,
+                check_device=False,
+                check_stride=_is_view(call.op),
+                **self._tolerances,
+            )
+        except AssertionError as error:
+            self.differences[name] += 1
+            if self._raises or self.differences[name] == 1:
+                self._report(call, str(error))
+
+    def _report(self, call, message):
+        head = f"{call.op._name} on npu differs from the CPU"
+        lines = [head, f"called from {_describe.caller()}", f"with {call.described}", *filter(None, message.splitlines())]
+        path = (self._folder / f"{call.op._name.replace('::', '.')}.py").absolute()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(call.inputs, path.with_suffix(".pt"))
+        path.write_text(call.script(lines, self._tolerances))
+        text = "\n  ".join([*lines, f"to repeat it: python {path}"])
+        if self._raises:
+            raise RuntimeError(text)
+        print(f"torch_npu: {text}", file=sys.stderr, flush=True)
+
+
+def _literal(item, tensors):
+    """The argument as the script writes it; `tensors` gives the words for tensors, in their order."""
+    if isinstance(item, torch.Tensor):
+        return next(tensors)
+    if isinstance(item, list | tuple):
+        return f"[{', '.join(_literal(each, tensors) for each in item)}]"
+    if isinstance(item, torch.device):
+        return "device"
+    if isinstance(item, float) and not math.isfinite(item):
+        return f'float("{item}")'
+    return repr(item)
+
+
+_SCRIPT = '''\
+"""{head}
+
+{details}
+Compares the two once more; the exit status is 1 if they differ and 0 if not.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+import torch_npu  # noqa: F401
+
+
+def load(device):
+    return torch.load(Path(__file__).with_suffix(".pt"), map_location=device, weights_only=True)
+
+
+def run(device):
+    host, given = load("cpu"), load(device)
+    result = torch.ops.{op}({arguments})
+    return result, [{written}]
+
+
+try:
+    torch.testing.assert_close(run("npu"), run("cpu"), equal_nan=True, check_device=False, check_stride={stride}{tolerances})
+except AssertionError as error:
+    sys.exit(str(error))
+print("npu and the CPU agree")
+'''

@@ -1,0 +1,5 @@
+"""docs/ops.md by running: how each overload ran on npu that the samples of PyTorch's operator and module databases reach.
+
+scripts/ops-docs                                  writes docs/ops.md
+python -m tests.op_coverage --check docs/ops.md   one sample per entry: fails if an overload ran otherwise than the table says
+"""

@@ -1,0 +1,55 @@
+"""The run that docs/ops.md is made of: what it writes, and that it notices an operator that runs otherwise."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(*arguments, **environment):
+    command = [sys.executable, "-W", "ignore", "-m", "tests.op_coverage", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The table of a run with few samples, and what went wrong in it."""
+    folder = tmp_path_factory.mktemp("coverage")
+    done = run("--docs", folder / "ops.md", "--details", folder / "details", "--only", "logcumsumexp")
+    assert done.returncode == 0, done.stderr
+    return (folder / "ops.md").read_text(), (folder / "details").read_text()
+
+
+def test_each_overload_is_a_row(written):
+    table, _ = written
+    assert "| logcumsumexp | composite | falls back: _logcumsumexp | new | " in table or "| _logcumsumexp | aclnn |" in table
+    assert "| empty_like | " in table and "not compared |" in table
+    assert "| add.Tensor | not exercised | aclnnAdd | | | |" in table
+
+
+def test_the_table_is_the_same_each_time(written, tmp_path):
+    run("--docs", tmp_path / "ops.md", "--only", "logcumsumexp")
+    assert (tmp_path / "ops.md").read_text() == written[0]
+
+
+def test_an_operator_that_begins_to_fall_back_is_noticed(tmp_path):
+    arguments = ("--check", ROOT / "docs" / "ops.md", "--only", "atan")
+    good = run(*arguments)
+    assert good.returncode == 0 and " 0 otherwise than ops.md says" in good.stdout, good.stderr
+    bad = run(*arguments, TORCH_NPU_FORCE_FALLBACK="atan")
+    assert bad.returncode == 1
+    assert "error: atan runs as fallback, but is published as aclnn\n" in bad.stderr
+    assert "atan2" not in bad.stderr
+
+
+def test_an_operator_with_another_device_call_is_noticed(tmp_path):
+    text = (ROOT / "docs" / "ops.md").read_text()
+    assert "| atan | aclnn | aclnnAtan |" in text
+    (tmp_path / "ops.md").write_text(text.replace("| atan | aclnn | aclnnAtan |", "| atan | aclnn | aclnnTan |"))
+    done = run("--check", tmp_path / "ops.md", "--only", "atan")
+    assert done.returncode == 1
+    assert "error: atan calls aclnnAtan, but is published with aclnnTan\n" in done.stderr
