@@ -332,6 +332,8 @@ def structured_adapter(op, function):
         build = f"  Into<{meta_class}, {len(outs)}, {form}> op({{{', '.join(given)}}});"
     call = op.inplace if kind == SchemaKind.inplace and op.inplace else op.call
     lines = [f"{signature(schema, symbol)} {{", *fast_lines(op, kind, given[0] if given else None), *prologue(function, schema)]
+    if op.infer:
+        lines += [f"  {infer_text(op, schema)};"]
     cast = given[0] if kind == SchemaKind.out and op.fast != "truth" else None
     lines += [build, f"  (void)op.meta({meta_arguments});", *slow_call(op, call, names, cast)]
     if kind == SchemaKind.functional:

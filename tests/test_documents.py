@@ -60,13 +60,15 @@ def copy_tree(target):
 
 
 def add_rows(tree):
-    """Steps 1 and 2. Rows that are there already are taken out first, so that the steps mean something."""
+    """Steps 1 and 2."""
     for block in blocks_of_steps("yaml"):
         comment, row = block.splitlines()
         table = tree / comment.removeprefix("# ")
-        name = re.match(r"[\w.]+", row)[0]
-        kept = [line for line in table.read_text().splitlines() if not re.match(rf"{re.escape(name)}[(:]", line)]
-        table.write_text("\n".join([*kept, row, ""]))
+        table.write_text(f"{table.read_text()}{row}\n")
+    fallbacks = tree / "csrc" / "aten" / "fallbacks.yaml"
+    text, count = re.subn(r"\blgamma\.out, ", "", fallbacks.read_text())
+    assert count == 1
+    fallbacks.write_text(text)
 
 
 def blocks_of_steps(language):
@@ -82,9 +84,9 @@ def test_an_op_is_added_by_two_rows(tmp_path):
     for line in [*quick, ".venv/bin/python codegen/plugin_ops.py --out generated"]:
         done = run("bash", "-c", line, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-    assert "aclnnSoftHypot" in (tmp_path / "docs" / "aclnn.md").read_text()
+    assert "aclnnSoftLgamma" in (tmp_path / "docs" / "aclnn.md").read_text()
     adapters = "".join(path.read_text() for path in (tmp_path / "generated").rglob("adapters_*.cpp"))
-    assert "call::aclnnSoftHypot(self, other, op.output(0));" in adapters
+    assert "call::aclnnSoftLgamma(self, op.output(0));" in adapters
 
 
 @pytest.mark.full

@@ -122,8 +122,11 @@ using IndicesCall = void (*)(int64_t row, int64_t col, int64_t offset, const at:
 
 at::Tensor triangle(IndicesCall call, int64_t count, int64_t row, int64_t col, int64_t offset, OptionalDtype dtype,
                     OptionalDevice device) {
+  const at::ScalarType type = dtype.value_or(at::kLong);
+  TORCH_CHECK_NOT_IMPLEMENTED(type == at::kLong || type == at::kInt, "\"indices of a triangle\" not implemented for '", type,
+                              "'");
   const DeviceScope scope(device);
-  const at::Tensor out = empty({2, count}, dtype.value_or(at::kLong));
+  const at::Tensor out = empty({2, count}, type);
   call(row, col, offset, out);
   return out;
 }

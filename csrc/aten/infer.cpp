@@ -1,6 +1,8 @@
 #include "aten/infer.h"
 
+#include <ATen/Dispatch_v2.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
@@ -34,6 +36,7 @@ Output formatted_like(const at::Tensor& tensor) {
 }
 
 at::Tensor prepare_output(const at::Tensor& given, const Output& output) {
+  at::assert_no_internal_overlap(given);  // before it is resized
   if (!output.casts || given.dtype() == output.options.dtype()) {
     resize_output(given, output.sizes, output.strides, output.options);
     return {};
@@ -117,7 +120,9 @@ Outputs<1> number_first(const at::Scalar& self, const at::Tensor& other) {
 Outputs<1> where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
   TORCH_CHECK(condition.scalar_type() == at::kBool || condition.scalar_type() == at::kByte,
               "where expected condition to be a boolean tensor, but got a tensor with dtype ", condition.scalar_type());
-  return {broadcast({condition, self, other}, at::result_type(self, other))};
+  Output output = broadcast({condition, self, other}, at::result_type(self, other));
+  output.casts = false;
+  return {output};
 }
 
 Outputs<1> flip(const at::Tensor& self, at::IntArrayRef dims) {
@@ -277,6 +282,23 @@ Outputs<1> addbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Te
   return {sized({rows, columns}, self.options())};
 }
 
+void mm(const at::Tensor& self, const at::Tensor& mat2) {
+  TORCH_CHECK(self.dtype() == mat2.dtype(), "expected m1 and m2 to have the same dtype, but got: ", self.dtype(),
+              " != ", mat2.dtype());
+}
+
+void addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& /*beta*/,
+           const at::Scalar& /*alpha*/) {
+  TORCH_CHECK(self.dtype() == mat2.dtype(), "self and mat2 must have the same dtype, but got ", self.scalar_type(), " and ",
+              mat2.scalar_type());
+  TORCH_CHECK(mat1.dtype() == mat2.dtype(), "mat1 and mat2 must have the same dtype, but got ", mat1.scalar_type(), " and ",
+              mat2.scalar_type());
+}
+
+void bmm(const at::Tensor& self, const at::Tensor& mat2) {
+  TORCH_CHECK(self.dtype() == mat2.dtype(), "expected scalar type ", self.scalar_type(), " but found ", mat2.scalar_type());
+}
+
 Outputs<1> dot(const at::Tensor& self, const at::Tensor& tensor) {
   TORCH_CHECK(self.dim() == 1 && tensor.dim() == 1, "1D tensors expected, but got ", self.dim(), "D and ", tensor.dim(),
               "D tensors");
@@ -302,9 +324,17 @@ void masked_fill(const at::Tensor& self, const at::Tensor& mask) {
   check_inplace_broadcast(self, mask);
 }
 
+void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Scalar& value) {
+  masked_fill(self, mask);
+  if (!value.isComplex() || self.is_complex()) return;
+  AT_DISPATCH_V2(self.scalar_type(), "masked_fill", AT_WRAP([&] { (void)value.to<scalar_t>(); }), AT_EXPAND(AT_ALL_TYPES),
+                 at::kBool, at::kHalf, at::kBFloat16);
+}
+
 void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ", value.dim(),
               " dimension(s).");
+  if (value.is_complex()) return masked_fill(self, mask, at::Scalar(c10::complex<double>(0, 1)));
   masked_fill(self, mask);
 }
 
@@ -339,6 +369,8 @@ Outputs<1> index_select(const at::Tensor& self, int64_t dim, const at::Tensor& i
               "index_select(): Expected dtype int32 or int64 for index");
   TORCH_CHECK(self.dim() > 0 || index.numel() == 1, "index_select(): Index to scalar can have only 1 value, got ", index.numel(),
               " value(s)");
+  TORCH_CHECK(self.dim() == 0 || self.size(dim) > 0 || index.numel() == 0,
+              "index_select(): self indexing axis dim should be positive");
   Output output = sized(self.sizes(), self.options());
   if (self.dim() > 0) output.sizes[dim] = index.numel();
   return {output};
@@ -405,6 +437,7 @@ Outputs<1> multi_margin_loss(const at::Tensor& self, const at::Tensor& target, c
   TORCH_CHECK(power == 1 || power == 2, "only p == 1 and p == 2 supported");
   int64_t frames = 0, classes = 0;
   at::native::multi_margin_loss_shape_check(frames, classes, self.dim(), self, target, weight);
+  TORCH_CHECK(target.scalar_type() == at::kLong, "expected scalar type Long but found ", target.scalar_type());
   const bool whole = reduction != at::Reduction::None || target.dim() == 0;
   return {whole ? sized({}, self.options()) : sized({frames}, self.options())};
 }
@@ -436,6 +469,8 @@ Outputs<1> convolution(const at::Tensor& input, const at::Tensor& weight, const 
 Outputs<3> batch_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& /*bias*/,
                       const OptionalTensor& running_mean, const OptionalTensor& /*running_var*/, bool training,
                       double /*momentum*/, double /*eps*/) {
+  TORCH_CHECK(!training || input.numel() > 0,
+              "input tensor must have at least one element, but got input_sizes = ", input.sizes());
   const auto options = input.options().dtype(statistics_dtype(input, defined(weight) ? weight : running_mean));
   const Output statistics = sized({training ? input.size(1) : 0}, options);
   return {formatted_like(input), statistics, statistics};
@@ -500,7 +535,11 @@ Outputs<3> layer_norm_backward(const at::Tensor& /*grad_out*/, const at::Tensor&
 }
 
 Outputs<3> group_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& /*bias*/, int64_t batch,
-                      int64_t /*channels*/, int64_t /*pixels*/, int64_t group, double /*eps*/) {
+                      int64_t channels, int64_t pixels, int64_t group, double /*eps*/) {
+  TORCH_CHECK(input.numel() == batch * channels * pixels, "Expected X.numel() == N * C * HxW to be true, but got false.");
+  TORCH_CHECK(!defined(weight) || (weight->dim() == 1 && weight->numel() == channels),
+              "Expected weight to be a vector of size equal to the number of channels in input, but got weight of shape ",
+              defined(weight) ? weight->sizes() : at::IntArrayRef{}, " and input of shape ", input.sizes());
   TORCH_CHECK(input.is_contiguous(input.suggest_memory_format()), "Expected X.is_contiguous(memory_format) to be true, but got ",
               "false.");
   const Output statistics = sized({batch, group}, input.options().dtype(statistics_dtype(input, weight)));

@@ -188,6 +188,15 @@ Outputs<1> addbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Te
 Outputs<2> along_dim(const char* name, const at::Tensor& self, int64_t dim, bool keepdim);
 inline Outputs<2> median(const at::Tensor& self, int64_t dim, bool keepdim) { return along_dim("median()", self, dim, keepdim); }
 inline Outputs<2> mode(const at::Tensor& self, int64_t dim, bool keepdim) { return along_dim("mode()", self, dim, keepdim); }
+// These check what ATen's shape functions do not: that matrices have one dtype.
+void mm(const at::Tensor& self, const at::Tensor& mat2);
+void addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
+           const at::Scalar& alpha);
+void bmm(const at::Tensor& self, const at::Tensor& mat2);
+inline void baddbmm(const at::Tensor& /*self*/, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& /*beta*/,
+                    const at::Scalar& /*alpha*/) {
+  bmm(batch1, batch2);
+}
 Outputs<2> kthvalue(const at::Tensor& self, int64_t k, int64_t dim, bool keepdim);
 Outputs<1> nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_value);
 Outputs<1> histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max);
@@ -199,7 +208,7 @@ Outputs<1> bucketize(const at::Tensor& self, const at::Tensor& boundaries, bool 
 Outputs<1> index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index);
 // Of operators that only write to their own arguments: the checks alone.
 void masked_fill(const at::Tensor& self, const at::Tensor& mask);
-inline void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Scalar& /*value*/) { masked_fill(self, mask); }
+void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Scalar& value);
 void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& value);
 void masked_scatter(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& source);
 void put(const at::Tensor& self, const at::Tensor& index, const at::Tensor& source, bool accumulate);

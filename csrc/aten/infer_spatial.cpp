@@ -42,7 +42,7 @@ std::array<int64_t, 3> pooled(const at::Tensor& self, const Window& window, bool
   at::native::pool3d_shape_check(self, self.size(-4), narrow(kernel[0]), narrow(kernel[1]), narrow(kernel[2]), narrow(stride[0]),
                                  narrow(stride[1]), narrow(stride[2]), narrow(padding[0]), narrow(padding[1]), narrow(padding[2]),
                                  narrow(dilation[0]), narrow(dilation[1]), narrow(dilation[2]), self.size(-3), self.size(-2),
-                                 self.size(-1), sizes[0], sizes[1], sizes[2], "max_pool3d_with_indices()");
+                                 self.size(-1), sizes[0], sizes[1], sizes[2], "max_pool3d_with_indices_out_cpu_template()");
   return sizes;
 }
 

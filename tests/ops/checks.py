@@ -23,7 +23,9 @@ from .placement import Placement
 SEED = 20
 
 # What the CPU says when a value that a tensor holds is wrong, not a shape or a type: the device finds it when it runs.
-VALUE_ERROR = re.compile(r"\b(index|Target) -?\d+|index out of (range|bounds)|class values|probability")
+VALUE_ERROR = re.compile(
+    r"\b(index|Target) -?\d+|index out of (range|bounds)|class values|probabilit|target\W+(is )?out of range"
+)
 
 
 # The CPU does not always look whether a tensor that is written overlaps itself.
