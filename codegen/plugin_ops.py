@@ -366,6 +366,8 @@ def plain_adapter(op, function, schema, prefix=""):
     elif kind == SchemaKind.out:
         given = out_names(schema)
         targets = given
+        if op.infer in BROADCASTING:  # ATen's in-place forms come here, too
+            lines += [f"  if (self.is_same({given[0]})) check_inplace_broadcast(self, other);"]
         if op.infer:
             lines += [f"  const Results<{len(given)}> results({infer_text(op, schema)}, {{{', '.join(given)}}});"]
             targets = [f"results.output({index})" for index in range(len(given))]

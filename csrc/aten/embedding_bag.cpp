@@ -1,4 +1,5 @@
 // Bags of embeddings: forward is one device call, backward a gather of the bags' gradients into the rows.
+#include <ATen/OpMathType.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/native/EmbeddingBag.h>
 #include <ATen/ops/_embedding_bag_backward_native.h>
@@ -74,8 +75,9 @@ at::Tensor per_sample_weights_backward(const at::Tensor& grad, const at::Tensor&
                                        int64_t padding_idx) {
   TORCH_CHECK(mode == EmbeddingBagMode::SUM, "embedding_bag_backward: per_sample_weights only supported for mode='sum'");
   const DeviceScope scope(grad);
-  const at::Tensor products = grad.index_select(0, offset2bag).mul_(weight.index_select(0, indices));
-  return products.sum(1).masked_fill_(indices.eq(padding_idx), 0);
+  const at::ScalarType wide = at::toOpMathType(grad.scalar_type());
+  const at::Tensor products = grad.to(wide).index_select(0, offset2bag).mul_(weight.index_select(0, indices));
+  return products.sum(1).to(grad.scalar_type()).masked_fill_(indices.eq(padding_idx), 0);
 }
 
 }  // namespace

@@ -299,6 +299,25 @@ void bmm(const at::Tensor& self, const at::Tensor& mat2) {
   TORCH_CHECK(self.dtype() == mat2.dtype(), "expected scalar type ", self.scalar_type(), " but found ", mat2.scalar_type());
 }
 
+void cumulative(const at::Tensor& /*self*/, int64_t /*dim*/, std::optional<at::ScalarType> dtype) {
+  TORCH_CHECK_NOT_IMPLEMENTED(dtype != at::kBool, "\"cumulative result\" not implemented for 'Bool'");
+}
+
+void renorm(const at::Tensor& self, const at::Scalar& /*p*/, int64_t /*dim*/, const at::Scalar& /*maxnorm*/) {
+  TORCH_CHECK(self.is_floating_point() || self.is_complex(),
+              "linalg.vector_norm: Expected a floating point or complex tensor as input. Got ", self.scalar_type());
+}
+
+void clamp_tensors(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
+  const auto is_bool = [](const OptionalTensor& tensor) { return defined(tensor) && tensor->scalar_type() == at::kBool; };
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_bool(self) || !is_bool(min) || !is_bool(max), "\"clamp\" not implemented for 'Bool'");
+}
+
+void embedding_renorm(const at::Tensor& self, const at::Tensor& /*indices*/, double /*max_norm*/, double /*norm_type*/) {
+  TORCH_CHECK(self.is_floating_point() || self.is_complex(),
+              "norm(): input dtype should be either floating point or complex. Got ", self.scalar_type(), " instead.");
+}
+
 Outputs<1> dot(const at::Tensor& self, const at::Tensor& tensor) {
   TORCH_CHECK(self.dim() == 1 && tensor.dim() == 1, "1D tensors expected, but got ", self.dim(), "D and ", tensor.dim(),
               "D tensors");

@@ -193,6 +193,11 @@ void mm(const at::Tensor& self, const at::Tensor& mat2);
 void addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
            const at::Scalar& alpha);
 void bmm(const at::Tensor& self, const at::Tensor& mat2);
+// These check dtypes that the device would refuse too late.
+void cumulative(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype);
+void renorm(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm);
+void clamp_tensors(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max);
+void embedding_renorm(const at::Tensor& self, const at::Tensor& indices, double max_norm, double norm_type);
 inline void baddbmm(const at::Tensor& /*self*/, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& /*beta*/,
                     const at::Scalar& /*alpha*/) {
   bmm(batch1, batch2);
