@@ -1,11 +1,13 @@
 // Whole LSTM layers. Lists have one tensor per layer and direction, a layer's directions side by side; what the backward pass
-// needs is [steps, batch, hidden] each. Computed in float. Packed sequences, projections and dropout between layers are not
-// offered.
+// needs is [steps, batch, hidden] each. Where nothing is kept, oneDNN does a direction. Computed in float. Packed sequences,
+// projections and dropout between layers are not offered.
+#include <ATen/Context.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/mkldnn_rnn_layer.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
@@ -68,6 +70,22 @@ void run_direction(const at::Tensor& x, const Weights& weights, const at::Tensor
   }
 }
 
+// The hidden states of a direction that keeps nothing: oneDNN's, as in ATen's own LSTM.
+at::Tensor run_inference(const at::Tensor& x, at::TensorList params, int64_t index, bool has_bias, const at::Tensor& hx,
+                         const at::Tensor& cx, bool reverse, const at::Tensor& hy, const at::Tensor& cy) {
+  constexpr int64_t kLstm = 2;  // ATen's number of this kind of layer
+  const int64_t first = index * (has_bias ? 4 : 2), hidden = hx.size(1);
+  const at::Tensor none = at::zeros({4 * hidden}, x.options());
+  const auto weight = [&](int64_t offset) { return in_float(params[first + offset]); };
+  const auto [output, last_h, last_c, workspace] =
+      at::mkldnn_rnn_layer(x, weight(0), weight(1), has_bias ? weight(2) : none, has_bias ? weight(3) : none, hx, cx, reverse,
+                           /*batch_sizes=*/{}, kLstm, hidden, /*num_layers=*/1, has_bias, /*bidirectional=*/false,
+                           /*batch_first=*/false, /*train=*/false);
+  hy.copy_(last_h.view_as(hy));
+  cy.copy_(last_c.view_as(cy));
+  return output;
+}
+
 struct DirectionGradients {
   at::Tensor input, hx, cx, weight_input, weight_hidden, bias;
 };
@@ -118,6 +136,12 @@ void lstm(const at::Tensor& input, at::TensorList params, at::TensorList hx, con
     at::Tensor results[2];
     for (int64_t direction = 0; direction < directions; ++direction) {
       const int64_t index = layer * directions + direction;
+      const at::Tensor h_before = h0.select(0, index), c_before = c0.select(0, index);
+      if (hOut.empty() && at::globalContext().hasMKLDNN() && at::globalContext().userEnabledMkldnn()) {
+        results[direction] = run_inference(x, params, index, hasBias, h_before, c_before, direction == 1, hy.select(0, index),
+                                           cy.select(0, index));
+        continue;
+      }
       const auto place = [&](at::TensorList list) {
         if (list.empty()) return at::Tensor();
         return list[index].scalar_type() == at::kFloat && list[index].is_contiguous() ? list[index] : fresh();
@@ -125,7 +149,7 @@ void lstm(const at::Tensor& input, at::TensorList params, at::TensorList hx, con
       Kept kept{place(iOut), place(fOut), place(jOut), place(oOut), place(hOut), place(cOut), place(tanhCOut)};
       if (!kept.hidden.defined()) kept.hidden = fresh();
       if (!kept.state.defined()) kept.state = fresh();
-      run_direction(x, Weights(params, index, hasBias), h0.select(0, index), c0.select(0, index), direction == 1, kept);
+      run_direction(x, Weights(params, index, hasBias), h_before, c_before, direction == 1, kept);
       const auto give = [&](at::TensorList list, const at::Tensor& result) {
         if (!list.empty() && !list[index].is_same(result)) list[index].copy_(result);
       };
