@@ -1,6 +1,7 @@
 // Operators whose result size only the device knows: they wait for it. The result is made for the worst case first, and copied
 // into its own memory when it turned out to be much smaller.
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/aminmax.h>
@@ -61,22 +62,35 @@ at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
 
 at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == out.scalar_type(), "masked_select(): self and result must have the same scalar type");
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  at::assert_no_overlap(out, mask);
   const at::Tensor found = masked_select(self, mask);
   at::native::resize_output(out, found.sizes());
   return out.copy_(found);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> unique2(const at::Tensor& self, bool sorted, bool return_inverse,
-                                                       bool return_counts) {
+// Of all elements; `find` fills values, inverse and counts, the last two only where they were asked for.
+template <class Find>
+std::tuple<at::Tensor, at::Tensor, at::Tensor> unique_elements(const at::Tensor& self, bool return_inverse, bool return_counts,
+                                                               Find find) {
   const DeviceScope scope(self);
   const at::Tensor values = empty({self.numel()}, self.dtype());
   const at::Tensor inverse = return_inverse ? empty(self.sizes(), at::kLong) : empty({0}, at::kLong);
   const at::Tensor counts = empty({return_counts ? self.numel() : 0}, at::kLong);
   if (self.numel() > 0) {
     wait_for_inputs();
-    call::aclnnUnique2(self, sorted, return_inverse, return_counts, values, inverse, counts);
+    find(values, inverse, counts);
   }
   return {compact(values), inverse, compact(counts)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> unique2(const at::Tensor& self, bool sorted, bool return_inverse,
+                                                       bool return_counts) {
+  const auto find = [&](const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
+    call::aclnnUnique2(self, sorted, return_inverse, return_counts, values, inverse, counts);
+  };
+  return unique_elements(self, return_inverse, return_counts, find);
 }
 
 std::tuple<at::Tensor, at::Tensor> unique(const at::Tensor& self, bool sorted, bool return_inverse) {
@@ -126,15 +140,10 @@ ThreeTensors unique_dim_consecutive(const at::Tensor& self, int64_t dim, bool /*
 
 ThreeTensors unique_consecutive(const at::Tensor& self, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
   if (dim.has_value()) return unique_dim_consecutive(self, *dim, return_inverse, return_counts);
-  const DeviceScope scope(self);
-  const at::Tensor values = empty({self.numel()}, self.dtype());
-  const at::Tensor inverse = return_inverse ? empty(self.sizes(), at::kLong) : empty({0}, at::kLong);
-  const at::Tensor counts = empty({return_counts ? self.numel() : 0}, at::kLong);
-  if (self.numel() > 0) {
-    wait_for_inputs();
+  const auto find = [&](const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
     call::aclnnSoftUniqueConsecutive(self, return_inverse, return_counts, values, inverse, counts);
-  }
-  return {compact(values), inverse, compact(counts)};
+  };
+  return unique_elements(self, return_inverse, return_counts, find);
 }
 
 at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, int64_t minlength) {
