@@ -305,6 +305,7 @@ class Aten:
     functions: dict  # "add.out" -> NativeFunction
     groups: dict  # the same names -> NativeFunctionsGroup, where the function is in one
     cpu: BackendIndex
+    composite: BackendIndex  # loops over operators, below autograd
 
     def has_cpu_entry(self, name):
         """Whether at::cpu has this overload."""
@@ -321,7 +322,8 @@ def aten():
     for group in get_grouped_native_functions(parsed.native_functions):
         if isinstance(group, NativeFunctionsGroup):
             groups |= {str(function.func.name): group for function in group.functions()}
-    return Aten(functions, groups, parsed.backend_indices[DispatchKey.CPU])
+    indices = parsed.backend_indices
+    return Aten(functions, groups, indices[DispatchKey.CPU], indices[DispatchKey.CompositeExplicitAutograd])
 
 
 def aten_function(row, name):

@@ -104,24 +104,22 @@ void with_number_inplace(at::TensorList self, const at::Tensor& other) {
   kCall(self, other, self);
 }
 
+std::vector<at::Tensor> add_slow(at::TensorList self, const at::Tensor& other) {
+  return at::native::foreach_tensor_add_tensor_kernel_slow(self, other, 1);
+}
+
+void add_slow_inplace(at::TensorList self, const at::Tensor& other) {
+  at::native::foreach_tensor_add_tensor_kernel_slow_(self, other, 1);
+}
+
 std::vector<at::Tensor> add_number(at::TensorList self, const at::Tensor& other, const at::Scalar& alpha) {
-  at::native::check_foreach_api_restrictions(self);
-  if (!alpha.equal(1) || !fits_as_number(other, self) || !can_use_one_launch({self}, {}, false)) {
-    return at::native::foreach_tensor_add_tensor_kernel_slow(self, other, alpha);
-  }
-  const DeviceScope scope(self);
-  std::vector<at::Tensor> out = empty_as(self);
-  call::aclnnForeachAddScalar(self, other, out);
-  return out;
+  if (!alpha.equal(1)) return at::native::foreach_tensor_add_tensor_kernel_slow(self, other, alpha);
+  return with_number<call::aclnnForeachAddScalar, add_slow, false>(self, other);
 }
 
 void add_number_inplace(at::TensorList self, const at::Tensor& other, const at::Scalar& alpha) {
-  at::native::check_foreach_api_restrictions(self);
-  if (!alpha.equal(1) || !fits_as_number(other, self) || !can_use_one_launch({self}, {}, false)) {
-    return at::native::foreach_tensor_add_tensor_kernel_slow_(self, other, alpha);
-  }
-  const DeviceScope scope(self);
-  call::aclnnForeachAddScalar(self, other, self);
+  if (!alpha.equal(1)) return at::native::foreach_tensor_add_tensor_kernel_slow_(self, other, alpha);
+  with_number_inplace<call::aclnnForeachAddScalar, add_slow_inplace, false>(self, other);
 }
 
 // ---- norms and copies ----
