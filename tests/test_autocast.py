@@ -11,7 +11,7 @@ NOT_HERE = ("cudnn_convolution", "cudnn_convolution_transpose", "einsum")
 class Check(TestAutocast):
     """PyTorch's own check of one operator: the dtype of its result, and its bits against the same call with cast arguments."""
 
-    def runTest(self):  # noqa: N802
+    def runTest(self):
         pass
 
 
@@ -94,7 +94,8 @@ def test_weights_are_cast_once():
 def test_network_trains_as_on_the_cpu(dtype):
     def train(device):
         torch.manual_seed(0)
-        net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.GELU(), torch.nn.Linear(16, 3)).to(device)
+        layers = torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.GELU(), torch.nn.Linear(16, 3)
+        net = torch.nn.Sequential(*layers).to(device)
         optimizer = torch.optim.SGD(net.parameters(), 0.1)
         scaler = torch.amp.GradScaler(device, init_scale=256.0)
         x, y = torch.randn(32, 8).to(device), torch.randint(3, (32,)).to(device)

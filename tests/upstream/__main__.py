@@ -1,0 +1,123 @@
+"""The command line of PyTorch's own tests: `scripts/upstream --help`."""
+
+import argparse
+import collections
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.ops import gaps, runner
+
+from .files import Files
+
+ROOT = Path(__file__).resolve().parents[2]
+KNOWN = Path(__file__).with_name("known_failures.yaml")
+FILES = """
+test_view_ops test_indexing test_shape_ops test_sort_and_select test_scatter_gather_ops test_reductions test_unary_ufuncs
+test_binary_ufuncs test_type_promotion test_tensor_creation_ops test_torch test_nn nn/test_convolution nn/test_dropout
+nn/test_embedding nn/test_init nn/test_multihead_attention nn/test_packed_sequence nn/test_parametrization nn/test_pooling
+test_linalg test_spectral_ops test_modules test_optim test_foreach test_autograd test_accelerator test_ops test_ops_gradients
+""".split()  # noqa: SIM905
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="scripts/upstream", description="PyTorch's own tests on npu.")
+    parser.add_argument("checkout", type=Path, help="a checkout of PyTorch, of the version that is installed")
+    parser.add_argument("file", nargs="*", help=f"relative to its folder test; else {', '.join(FILES)}")
+    parser.add_argument("--only", metavar="REGEX", default="", help="the tests whose ids, FILE::CLASS::METHOD, match")
+    parser.add_argument("--fraction", type=float, metavar="F", default=1, help="of the tests of each class, drawn at random")
+    parser.add_argument("--seed", default="0", help="of the draw")
+    parser.add_argument("--retry", action="store_true", help="only the tests that did not pass in the last run")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="everything unexpected and the table, to this file too")
+    parser.add_argument("--jobs", type=int, metavar="N", default=os.cpu_count(), help="processes at a time")
+    parser.add_argument("--seconds", type=float, metavar="S", default=120, help="after which a test has hung")
+    return parser.parse_args()
+
+
+def draw(tests, fraction, seed):
+    """At least one test of each class."""
+    classes = collections.defaultdict(list)
+    for test in tests:
+        classes[test.rsplit("::", 1)[0]].append(test)
+    chosen = set()
+    for name, members in classes.items():
+        count = max(1, round(fraction * len(members)))
+        chosen.update(random.Random(f"{seed} {name}").sample(members, count))
+    return [test for test in tests if test in chosen]
+
+
+def table(files, records, verdict):
+    lines = [f"{'file':34}{'passed':>8}{'failed':>8}{'known':>8}{'skipped':>8}{'CPU s':>8}{'rate':>9}"]
+    for file in [*files, "all"]:
+        mine = [record for id, record in records.items() if file in ("all", id.split("::")[0])]
+        passed = sum(record["status"] == "passed" for record in mine)
+        skipped = sum(record["status"] == "skipped" for record in mine)
+        known = sum(record["case"] in verdict.gaps for record in mine)
+        seconds = sum(record["seconds"] for record in mine)
+        ran = len(mine) - skipped
+        rate = f"{passed / ran:9.2%}" if ran else f"{'-':>9}"
+        lines.append(f"{file:34}{passed:8}{ran - passed - known:8}{known:8}{skipped:8}{seconds:8.0f}{rate}")
+    return lines
+
+
+def upstream(options):
+    folder = options.checkout.resolve() / "test"
+    names = [name if name.endswith(".py") else name + ".py" for name in options.file or FILES]
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        print(f"{folder} has no {', '.join(missing)}: name a checkout of PyTorch", file=sys.stderr)
+        return 2
+
+    import torch
+
+    torch.set_num_threads(1)  # the processes of the runner are forks of this one
+    begin = time.monotonic()
+    build = ROOT / "build" / "upstream"
+    files = Files(folder)
+    limits = runner.Limits(options.jobs, 1, 1e9, 600)
+    collected = runner.run(names, files.collect, build / "files.jsonl", limits)
+    for name, record in collected.items():
+        if record["status"] != "passed":
+            print(f"{name} cannot be loaded: {record['detail']}", file=sys.stderr)
+            return 1
+    tests = [test for name in names for test in collected[name]["tests"]]
+    chosen = [test for test in draw(tests, options.fraction, options.seed) if re.search(options.only, test)]
+    journal = build / "tests.jsonl"
+    if options.retry:
+        bad = {id for id, record in runner.load(journal).items() if record["status"] not in ("passed", "skipped")}
+        chosen = [test for test in tests if test in bad]
+
+    def progress(record, done):
+        if record["status"] not in ("passed", "skipped"):
+            print(f"[{done}/{len(chosen)}] {record['case']}: {record['status']}", flush=True)
+
+    # A file is imported anew by each process, so that a process takes many tests.
+    limits = runner.Limits(options.jobs, 400, 1e9, options.seconds)
+    records = runner.run(chosen, files.execute, journal, limits, progress=progress)
+    entries = [entry for entry in gaps.load(KNOWN) if str(entry.get("id")).split("::")[0] in names]
+    verdict = gaps.judge(records, entries, tests, options.fraction == 1)
+    text = "\n".join([*verdict.wrong, "", *table(names, records, verdict)])
+    print(text)
+    print(f"{len(verdict.wrong)} unexpected, {time.monotonic() - begin:.0f} s")
+    if options.report:
+        options.report.write_text(text + "\n")
+    return 1 if verdict.wrong else 0
+
+
+def main():
+    options = arguments()
+    with tempfile.TemporaryDirectory(prefix="torch_npu_upstream") as folder:
+        # The device reads these at its first use.
+        os.environ.setdefault("ASCEND_PROCESS_LOG_PATH", folder)
+        os.environ.setdefault("SOFTNPU_LEDGER_DIR", folder)
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        os.environ.setdefault("PYTORCH_PRINT_REPRO_ON_FAILURE", "0")
+        return upstream(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
