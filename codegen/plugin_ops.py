@@ -286,7 +286,7 @@ def fast_lines(op, kind, target):
     rule = RULES[op.fast]
     inputs = inputs_of(op.group.out.func)
     tensors = [argument.name for argument in inputs if str(argument.type) == "Tensor"]
-    scalars = [argument.name for argument in inputs if str(argument.type) == "Scalar"]
+    scalars = [argument.name for argument in inputs if str(argument.type) in ("Scalar", "Scalar?")]
     out = out_names(op.group.out.func)[0]
     fits = [f"fast::fit({tensors[0]}, {', '.join(scalars)})"] if scalars and op.fast != "truth" else []
     cases = [([f"fast::applies<{rule}>({', '.join(tensors)})", *fits], op.call, tensors, {})]

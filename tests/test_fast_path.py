@@ -52,7 +52,7 @@ def arguments(function, dtype, layout, device, scalar, number=None):
         if kind == "Tensor":
             seen += 1
             value = number if seen == 2 and number is not None else tensor(dtype, layout, device)
-        elif kind == "Scalar":
+        elif kind in ("Scalar", "Scalar?"):
             value = scalar
         else:
             value = {"bool": False, "str": "none"}[kind]

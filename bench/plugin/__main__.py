@@ -73,7 +73,7 @@ def main():
         for case in small:
             outcome = best(case, options)
             ratios.append(outcome.ratio)
-            results.append(show(row(case.name, threads, outcome, None, None)))
+            results.append(show(row(case.name, threads, outcome, case.bar, case.stretch)))
         if len(small) == len(SMALL_CASES):
             entry = row(MEDIAN_OF_SMALL[0], threads, None, *MEDIAN_OF_SMALL[1:])
             results.append(show({**entry, "ratio": statistics.median(ratios)}))

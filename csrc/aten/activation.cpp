@@ -38,6 +38,11 @@ auto gelu_call(const at::Tensor& self, std::string_view approximate) {
 
 at::Tensor gelu(const at::Tensor& self, std::string_view approximate) {
   const DeviceScope scope(self);
+  if (fast::applies<fast::Rule::kFloating>(self)) {
+    at::Tensor out = empty_as(self, self.dtype());
+    gelu_call(self, approximate)(out);
+    return out;
+  }
   return compute<at::meta::structured_gelu>(gelu_call(self, approximate), self, approximate);
 }
 

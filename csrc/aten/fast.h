@@ -68,10 +68,13 @@ bool applies(const at::Tensor& first, const Tensors&... others) {
   return is_plain(impl) && (is_like(others.unsafeGetTensorImpl(), impl) && ...) && has_dtype<kRule>(first.scalar_type());
 }
 
-// Whether a Scalar leaves the dtype of a tensor alone.
+// Whether a Scalar is there and leaves the dtype of a tensor alone.
 inline bool fits(const at::Scalar& scalar, at::ScalarType dtype) {
   if (at::isFloatingType(dtype)) return !scalar.isComplex();
   return at::isIntegralType(dtype, /*includeBool=*/false) && scalar.isIntegral(/*includeBool=*/false) && !scalar.isUnsigned();
+}
+inline bool fits(const std::optional<at::Scalar>& scalar, at::ScalarType dtype) {
+  return scalar.has_value() && fits(*scalar, dtype);
 }
 template <class... Scalars>
 bool fit(const at::Tensor& tensor, const Scalars&... scalars) {

@@ -59,8 +59,23 @@ at::DimVector selected_sizes(const at::Tensor& self, const std::vector<at::Tenso
   return sizes;
 }
 
+// Whether self[indices] is a choice of rows: a dense tensor, and one dense tensor of positions, which needs no further look.
+bool chooses_rows(const at::Tensor& self, const Indices& indices) {
+  if (indices.size() != 1 || self.dim() == 0 || self.numel() == 0 || !self.is_contiguous()) return false;
+  const std::optional<at::Tensor> rows = indices.get(0);
+  return rows && rows->defined() && rows->scalar_type() == at::kLong && rows->device() == self.device() && rows->is_contiguous();
+}
+
 at::Tensor index(const at::Tensor& self, const Indices& indices) {
   const DeviceScope scope(self);
+  if (chooses_rows(self, indices)) {
+    const std::array where{*indices.get(0)};
+    at::DimVector sizes(where[0].sizes());
+    sizes.append(self.sizes().begin() + 1, self.sizes().end());
+    at::Tensor out = empty(sizes, self.dtype());
+    if (out.numel() != 0) call::aclnnIndex(self, at::TensorList(where), out);
+    return out;
+  }
   const std::vector<at::Tensor> where = positions(self, indices);
   const auto run = [&](const at::Tensor& out) { call::aclnnIndex(self, where, out); };
   return compute<at::meta::structured_index_Tensor>(run, self, at::IOptTensorListRef(as_list(where)));

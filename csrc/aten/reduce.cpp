@@ -200,6 +200,14 @@ at::Tensor& linalg_vector_norm_out(const at::Tensor& self, const at::Scalar& ord
   return compute_into<Norm, Form::kOut>(out, norm_call(self, ord, dims, keepdim), self, ord, dims, keepdim, dtype);
 }
 
+at::Tensor sum(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+  const DeviceScope scope(self);
+  const bool widens = at::isIntegralType(self.scalar_type(), /*includeBool=*/true);
+  const at::Tensor out = empty({}, dtype.value_or(widens ? at::kLong : self.scalar_type()));
+  call::aclnnReduceSum(self, {}, /*keepDims=*/false, out.scalar_type(), out);
+  return out;
+}
+
 at::Tensor count_nonzero(const at::Tensor& self, at::IntArrayRef dims) { return (self != 0).sum(dims); }
 
 // The scalar product with the conjugate of the first vector.
@@ -220,6 +228,7 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("sum", TORCH_FN(sum));
   m.impl("argmax", TORCH_FN((search_new<at::meta::structured_argmax, call::aclnnArgMax>)));
   m.impl("argmax.out", TORCH_FN((search_out<at::meta::structured_argmax, call::aclnnArgMax>)));
   m.impl("argmin", TORCH_FN((search_new<at::meta::structured_argmin, call::aclnnArgMin>)));

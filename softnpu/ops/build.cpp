@@ -130,6 +130,7 @@ void Build::scalar(const aclScalar* scalar) {
     return;
   }
   executor_->absent_scalars |= uint64_t(1) << number;
+  executor_->scalars[size_t(number)] = false;
 }
 
 void Build::scalars(const aclScalarList* list) {

@@ -45,7 +45,7 @@ struct aclOpExecutor {
   uint64_t absent_scalars = 0;                          // one bit per parameter of kind kScalar
   c10::SmallVector<softnpu::ops::TensorView, 6> views;  // single tensors in the order of the parameters, then elements of lists
   c10::SmallVector<Place, 6> places;                    // one per view
-  c10::SmallVector<at::Scalar, 4> scalars;              // likewise
+  c10::SmallVector<at::Scalar, 4> scalars;  // likewise; an absent one is a truth value, which the engine does not take
   c10::SmallVector<Value, 8> values;
   c10::SmallVector<Slice, 4> slices;      // one per array or list parameter, in order
   c10::SmallVector<int64_t, 64> numbers;  // sizes and strides of views, elements of int and bool arrays

@@ -84,6 +84,14 @@ bool try_div(const TensorView* tensors, int tensor_count, const at::Scalar*) {
   return run(Op::kDiv, output(tensors, tensor_count, 2), {&tensors[0], &tensors[1]});
 }
 
+bool try_maximum(const TensorView* tensors, int tensor_count, const at::Scalar*) {
+  return run(Op::kMaximum, output(tensors, tensor_count, 2), {&tensors[0], &tensors[1]});
+}
+
+bool try_minimum(const TensorView* tensors, int tensor_count, const at::Scalar*) {
+  return run(Op::kMinimum, output(tensors, tensor_count, 2), {&tensors[0], &tensors[1]});
+}
+
 bool try_muls(const TensorView* tensors, int tensor_count, const at::Scalar* scalars) {
   return with_scalar(Op::kMulScalar, tensors, tensor_count, scalars[0]);
 }

@@ -13,11 +13,15 @@ Try try_add, try_sub, try_mul, try_div;      // add and sub: alpha
 Try try_adds, try_subs, try_muls, try_divs;  // adds and subs: other, alpha
 Try try_lerps;                               // weight
 Try try_addcmul, try_addcdiv;                // value
+Try try_maximum, try_minimum;
+Try try_clamp;       // least, most: both are there
+Try try_pows;        // exponent: 2 and 3
+Try try_leaky_relu;  // slope
 
 Try try_eq, try_ne, try_lt, try_le, try_gt, try_ge;
 Try try_eqs, try_nes, try_lts, try_les, try_gts, try_ges;
 
-Try try_neg, try_abs, try_relu, try_rsqrt, try_reciprocal, try_floor, try_ceil, try_trunc, try_round;
+Try try_neg, try_abs, try_relu, try_reciprocal, try_floor, try_ceil, try_trunc, try_round;
 Try try_threshold_backward;  // threshold
 
 Try try_where;

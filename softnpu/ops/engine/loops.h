@@ -18,6 +18,8 @@ enum class Op : uint8_t {
   kAdd,        // [a, b]: a + v * b
   kMul,        // [a, b]
   kDiv,        // [a, b]
+  kMaximum,    // [a, b]: either NaN is the result
+  kMinimum,    // [a, b]
   kAddScalar,  // [a]: a + w * v
   kMulScalar,  // [a]: a * v
   kDivScalar,  // [a]: a / v
@@ -39,12 +41,14 @@ enum class Op : uint8_t {
   kNeg,
   kAbs,
   kRelu,
-  kRsqrt,
   kReciprocal,
   kFloor,
   kCeil,
   kTrunc,
   kRound,
+  kCube,
+  kClamp,              // [a]: at least v, at most w
+  kLeakyRelu,          // [a]: a * v below 0
   kThresholdBackward,  // [gradient, x]: 0 where x <= v
   kLerp,               // [a, b]: a + v * (b - a)
   kAddcmul,            // [a, b, c]: a + v * b * c

@@ -22,4 +22,9 @@ void name_the_index(const at::Tensor& indices, int64_t size, Work&& work) {
   }
 }
 
+// Few rows of a dense tensor: out[i] = self[indices[i]], as the smallest of these calls spend most of their time on the way.
+// `from_end` lets an index count from the end. False where that is not what there is, and nothing was written; throws as
+// check_bounds() does.
+bool take_rows(const at::Tensor& self, const at::Tensor& indices, bool from_end, at::Tensor& out);
+
 }  // namespace softnpu::ops::kernels

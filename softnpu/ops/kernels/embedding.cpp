@@ -40,6 +40,7 @@ at::Tensor bag_of_each(const at::Tensor& indices, const at::Tensor& offsets, int
 }  // namespace
 
 void embedding(const at::Tensor& weight, const at::Tensor& indices, at::Tensor& out) {
+  if (take_rows(weight, indices, /*from_end=*/false, out)) return;
   name_the_index(indices, weight.size(0), [&] {
     if (!out.is_contiguous()) {
       out.copy_(at::embedding(weight, indices));

@@ -83,6 +83,10 @@ std::optional<std::string_view> side(bool right) { return right ? "right" : "lef
 
 void index(const at::Tensor& self, const Indices& indices, at::Tensor& out) {
   if (out.numel() == 0) return;
+  if (indices.size() == 1) {
+    const std::optional<at::Tensor> rows = indices[0];
+    if (rows && rows->defined() && take_rows(self, *rows, /*from_end=*/true, out)) return;
+  }
   const Indices given = whole_dimensions(indices);
   if (!any_given(given)) {
     out.copy_(self);
@@ -92,6 +96,7 @@ void index(const at::Tensor& self, const Indices& indices, at::Tensor& out) {
 }
 
 void index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index, at::Tensor& out) {
+  if (dim == 0 && take_rows(self, index, /*from_end=*/false, out)) return;
   const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
   name_the_index(index, size, [&] { at::index_select_out(out, self, dim, index); });
 }
