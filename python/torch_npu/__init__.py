@@ -33,8 +33,9 @@ def _register():
 _check_torch()
 
 from . import _C, npu, softnpu  # noqa: E402, F401
+from ._not_offered import npu_fusion_attention  # noqa: E402
 
 _register()
 _switches = npu.debug._from_environment()
 
-__all__ = ["__version__", "npu", "softnpu"]
+__all__ = ["__version__", "npu", "npu_fusion_attention", "softnpu"]

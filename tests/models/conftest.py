@@ -1,0 +1,12 @@
+import gc
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def memory_goes_back():
+    """Networks are large: the next test finds the memory of the last one free."""
+    yield
+    gc.collect()
+    torch.npu.empty_cache()
