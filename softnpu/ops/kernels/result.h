@@ -5,6 +5,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 namespace softnpu::ops::kernels {
 
@@ -14,6 +15,15 @@ inline void store(const std::optional<at::Tensor>& output, const at::Tensor& res
 }
 
 inline bool wanted(const std::optional<at::Tensor>& output) { return output && output->defined(); }
+
+// Runs `work` on a contiguous tensor whose values end up in `output`, which has to have these sizes.
+template <class Work>
+void write_contiguous(at::Tensor& output, at::IntArrayRef sizes, Work&& work) {
+  TORCH_CHECK(output.sizes() == sizes, "a result of shape ", sizes, " does not fit into one of shape ", output.sizes());
+  at::Tensor target = output.contiguous();
+  std::forward<Work>(work)(target);
+  if (!target.is_same(output)) output.copy_(target);
+}
 
 template <size_t kCount>
 std::array<bool, kCount> flags(at::IntArrayRef values) {
