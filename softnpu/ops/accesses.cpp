@@ -61,20 +61,10 @@ void visit_view(const TensorView& view, int64_t bytes, uint32_t flags, SoftnpuAc
 
 void visit_task(const void* payload, SoftnpuAccessVisitor visitor, void* context) {
   const Executor& executor = **static_cast<Executor* const*>(payload);
-  const Operation& operation = *executor.operation;
-  uint32_t single = 0;
-  size_t slice = 0;
-  for (int i = 0; i < operation.parameter_count; ++i) {
-    const ParameterInfo& parameter = operation.parameters[i];
-    Executor::Slice views{single, 1, true};
-    if (parameter.kind >= ParameterKind::kTensorList) views = executor.slices[slice++];
-    if (parameter.kind == ParameterKind::kTensor) ++single;
-    if (!parameter.is_tensor()) continue;
+  for_each_view(executor, [&](const ParameterInfo& parameter, uint32_t view) {
     const uint32_t flags = parameter.written ? SOFTNPU_ACCESS_WRITES : 0;
-    for (uint32_t view = views.begin; view < views.begin + views.count; ++view) {
-      visit_view(executor.views[view], executor.places[view].bytes, flags, visitor, context);
-    }
-  }
+    visit_view(executor.views[view], executor.places[view].bytes, flags, visitor, context);
+  });
 }
 
 }  // namespace softnpu::ops

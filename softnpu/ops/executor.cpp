@@ -6,6 +6,7 @@
 
 #include "acl/acl_rt.h"
 #include "ops/alias.h"
+#include "ops/chip_limits.h"
 #include "ops/scope.h"
 
 namespace softnpu::ops {
@@ -83,7 +84,11 @@ void run_kernel(Executor& executor) {
     ~Settle() { aliases.settle(count); }
   } settle{aliases, executor.views.size()};
   const KernelScope scope;
-  executor.operation->run(Arguments(executor, tensors));
+  if (chip_limits()) [[unlikely]] {
+    run_within_chip_limits(executor, tensors);
+  } else {
+    executor.operation->run(Arguments(executor, tensors));
+  }
   if (executor.operation->sync) {
     keep_result_sizes(executor, tensors);
   } else {
@@ -163,6 +168,12 @@ aclnnStatus launch(const Operation& operation, Executor* executor, aclrtStream s
     return fail(name, Status(ACLNN_ERR_PARAM_INVALID, text("argument 'executor' ", owner)));
   }
   try {
+    if (chip_limits()) [[unlikely]] {
+      if (Status status = check_chip_limits(*executor); !status.ok()) {
+        if (!executor->repeatable) recycle(executor);
+        return fail(name, status);
+      }
+    }
     Executor* task = executor->repeatable ? copy_of(*executor) : executor;
     task->owners.store(operation.sync ? 2 : 1, std::memory_order_relaxed);
     const aclError code = driver()->launch(stream, &operation.task, &task, sizeof task, task->cost);
@@ -180,7 +191,7 @@ aclError run_task(void* payload, char* message) {
   Executor& executor = **static_cast<Executor**>(payload);
   const Operation& operation = *executor.operation;
   try {
-    if (operation.engine != nullptr &&
+    if (operation.engine != nullptr && !chip_limits() &&
         operation.engine(executor.views.data(), int(executor.views.size()), executor.scalars.data())) {
       return check_afterwards(executor, message);
     }

@@ -108,6 +108,22 @@ constexpr SoftnpuTaskKind task_kind(const char* name) {
   return {.name = name, .run = run_task, .release = release_task, .ready = nullptr, .flags = 0, .visit = visit_task};
 }
 
+// Calls visit(parameter, number of the view) for each tensor, those of lists too.
+template <class Visit>
+void for_each_view(const Executor& executor, Visit visit) {
+  const Operation& operation = *executor.operation;
+  uint32_t single = 0;
+  size_t slice = 0;
+  for (int i = 0; i < operation.parameter_count; ++i) {
+    const ParameterInfo& parameter = operation.parameters[i];
+    Executor::Slice views{single, 1, true};
+    if (parameter.kind >= ParameterKind::kTensorList) views = executor.slices[slice++];
+    if (parameter.kind == ParameterKind::kTensor) ++single;
+    if (!parameter.is_tensor()) continue;
+    for (uint32_t view = views.begin; view < views.begin + views.count; ++view) visit(parameter, view);
+  }
+}
+
 // Finds where kernels see a view whose storage lies at `address`.
 Status locate_view(void* address, const Executor::Place& place, TensorView& view);
 

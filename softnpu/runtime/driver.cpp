@@ -86,7 +86,8 @@ const SoftnpuDriver* softnpuDriver(uint32_t version) {
                              .find_allocation = softnpu::find_allocation,
                              .fail = softnpu::fail,
                              .raise_overflow = softnpu::raise_overflow,
-                             .check_zones = softnpu::options().memory_check.red_zones ? softnpu::check_zones : nullptr};
+                             .check_zones = softnpu::options().memory_check.red_zones ? softnpu::check_zones : nullptr,
+                             .chip_limits = softnpu::options().chip_limits};
   }();
   return driver;
 }

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-enum { SOFTNPU_DRIVER_VERSION = 2, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
+enum { SOFTNPU_DRIVER_VERSION = 3, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
 
 enum {
   SOFTNPU_TASK_ON_WORKER = 1, /* runs host code of the client: only the stream's own thread may run it */
@@ -83,6 +83,9 @@ typedef struct SoftnpuDriver {
   /* Null unless red zones are on. Fails, with a sentence in `message`, if the red zone of the live allocation at this kernel
    * address is damaged; each damage once. Other addresses are fine. For tasks that have just run. */
   aclError (*check_zones)(const void* kernel_address, char* message);
+
+  /* Whether operators have the limits of a chip (SOFTNPU_CHIP_LIMITS). */
+  bool chip_limits;
 } SoftnpuDriver;
 
 /* The driver, or null where `version` is not the one this library has. */

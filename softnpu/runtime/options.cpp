@@ -177,6 +177,11 @@ constexpr std::array kSettings = {
               return true;
             },
             [](const Options& o) { return o.soc_name; }},
+    Setting{{"SOFTNPU_CHIP_LIMITS", "0 or 1", "0",
+             "1: operators have the limits of the chip: float64 is refused, infinity and NaN of float16 become 65504 and 0, "
+             "matrix products and convolutions of float32 round their operands to float16. Slower"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.chip_limits); },
+            [](const Options& o) { return text(o.chip_limits); }},
     Setting{
         {"SOFTNPU_LAUNCH", "hybrid, queue, sync or shuffle", "hybrid",
          "hybrid: a small task on an idle stream runs in the launching call, others are queued; queue: all are queued; "

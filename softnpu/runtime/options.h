@@ -40,6 +40,7 @@ struct Options {
   uint64_t device_memory = 0;        // capacity of each device
   uint64_t host_memory = 0;          // what all devices of all processes may hold together
   std::string soc_name = "Ascend910B3";
+  bool chip_limits = false;  // float64 is refused, float16 saturates, the cube unit computes in float16
   LaunchMode launch = LaunchMode::kHybrid;
   uint64_t shuffle_seed = 0;
   MemoryCheck memory_check;
