@@ -37,6 +37,7 @@ std::string describe(aclError code, const char* function) {
 void fail(aclError code, const char* function) {
   const std::string text = describe(code, function);
   TORCH_CHECK_WITH(OutOfMemoryError, !is_out_of_memory(code), text);
+  TORCH_CHECK_NOT_IMPLEMENTED(text.find("not implemented for") == std::string::npos, text);
   TORCH_CHECK(false, text);
 }
 

@@ -2,8 +2,9 @@
 //
 //   acl::check(ACL_FN(aclrtSynchronizeStream)(stream), "aclrtSynchronizeStream");
 //
-// The exception is a c10::Error (RuntimeError in Python), or c10::OutOfMemoryError where the device has no memory left. Its text
-// holds the function, the code and its name, and the device's own message, which names the operator where a task failed.
+// The exception is a c10::Error (RuntimeError in Python), c10::NotImplementedError where an operator lacks a data type, or
+// c10::OutOfMemoryError where the device has no memory left. Its text holds the function, the code and its name, and the device's
+// own message, which names the operator where a task failed.
 #pragma once
 
 #include <c10/macros/Export.h>

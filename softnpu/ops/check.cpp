@@ -1,6 +1,11 @@
 #include "ops/check.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "ops/alias.h"
 #include "ops/scope.h"
@@ -113,16 +118,47 @@ Status ask_meta(const Executor& executor) {
   }
 }
 
+bool has_rare_type(const Executor& executor) {
+  return std::ranges::any_of(executor.views, [](const TensorView& view) { return is_rare(view.dtype); });
+}
+
+// Runs the kernel once on tensors of its own. Only the lack of a type is a refusal: these values may be wrong for the kernel.
+Status try_kernel(const Executor& executor) {
+  try {
+    const KernelScope scope;
+    std::vector<at::Tensor> tensors;
+    for (const TensorView& view : executor.views) {
+      const at::IntArrayRef sizes(view.sizes, size_t(view.ndim));
+      tensors.push_back(view.dtype == ACL_DT_UNDEFINED ? at::Tensor()
+                        : is_rare(view.dtype)          ? at::ones(sizes, scalar_type_of(view.dtype))
+                                                       : at::zeros(sizes, scalar_type_of(view.dtype)));
+    }
+    executor.operation->run(Arguments(executor, tensors.data()));
+  } catch (const c10::NotImplementedError& error) {
+    return {ACLNN_ERR_PARAM_INVALID, text(describe_arguments(executor), ": ", plain_message(error))};
+  } catch (const std::exception&) {
+    return {};
+  }
+  return {};
+}
+
+bool is_remembered(const Executor& executor) {
+  const uint64_t hash = detail::hash_of(executor);
+  return detail::slot_of(hash).load(std::memory_order_relaxed) == hash;
+}
+
 }  // namespace
 
 constinit std::array<std::atomic<uint64_t>, detail::kRemembered> detail::remembered{};
 
 Status check_arguments(const Executor& executor) {
-  if (passed_before(executor)) [[likely]]
+  const bool rare = has_rare_type(executor);
+  if (rare ? is_remembered(executor) : passed_before(executor)) [[likely]]
     return {};
   SOFTNPU_RETURN_IF_ERROR(check_dtype(executor));
   SOFTNPU_RETURN_IF_ERROR(check_rule(executor));
   SOFTNPU_RETURN_IF_ERROR(ask_meta(executor));
+  if (rare) SOFTNPU_RETURN_IF_ERROR(try_kernel(executor));
   const uint64_t hash = detail::hash_of(executor);
   detail::slot_of(hash).store(hash, std::memory_order_relaxed);
   return {};

@@ -1,7 +1,8 @@
 // What phase one refuses beyond null: data types and shapes that the kernel cannot take.
 //
 // Shapes and types that passed are remembered by their hash, so that a call like an earlier one costs some nanoseconds. ATen's
-// structured operators are asked themselves, through their meta functions.
+// structured operators are asked themselves, through their meta functions; where a tensor has a rare type, the kernel is tried on
+// other memory, so that the call itself says what the kernel lacks.
 #pragma once
 
 #include <array>

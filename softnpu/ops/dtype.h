@@ -47,6 +47,21 @@ inline const std::array<uint8_t, kDataTypes> kItemSizes = [] {
   return sizes;
 }();
 
+// Many kernels lack these: whether one has them is found out by trying it (check.h).
+inline constexpr uint64_t kRareTypes = uint64_t(1) << ACL_UINT16 | uint64_t(1) << ACL_UINT32 | uint64_t(1) << ACL_UINT64 |
+                                       uint64_t(1) << ACL_COMPLEX32 | uint64_t(1) << ACL_FLOAT8_E5M2 |
+                                       uint64_t(1) << ACL_FLOAT8_E4M3FN | uint64_t(1) << ACL_FLOAT8_E8M0;
+inline bool is_rare(aclDataType type) { return unsigned(type) < unsigned(kDataTypes) && kRareTypes >> type & 1; }
+
+// The same as kItemSizes, but 0 for rare types.
+inline const std::array<uint8_t, kDataTypes> kUsualItemSizes = [] {
+  std::array<uint8_t, kDataTypes> sizes = kItemSizes;
+  for (int type = 0; type < kDataTypes; ++type) {
+    if (is_rare(aclDataType(type))) sizes[type] = 0;
+  }
+  return sizes;
+}();
+
 inline at::ScalarType scalar_type_of(aclDataType type) {
   return unsigned(type) < unsigned(kDataTypes) ? kScalarTypes[type] : at::ScalarType::Undefined;
 }

@@ -22,7 +22,7 @@ class QuickBuild {
   [[gnu::always_inline]] bool add(const aclTensor* tensor) {
     if (tensor == nullptr) return false;
     const size_t count = tensor->dims.size();
-    const int64_t item_size = item_size_of(tensor->dtype);
+    const int64_t item_size = unsigned(tensor->dtype) < unsigned(kDataTypes) ? kUsualItemSizes[tensor->dtype] : 0;
     int64_t bytes = 0;
     int64_t offset = 0;
     const bool unusual = item_size == 0 || !is_base_format(tensor->format) || tensor->reach <= 0 || tensor->address == nullptr ||
