@@ -56,6 +56,7 @@ def call_types(function, parameter):
     kind = parameter.type
     if kind.is_list:
         declared, descriptor, handle = LISTS[kind.base]
+        descriptor = "OutputListArg" if kind.written else descriptor
         return (OPTIONAL_LISTS.get(kind.base, declared) if kind.optional else declared), descriptor, handle
     if kind.base == "Tensor":
         descriptor = "OutputArg" if kind.written else "TensorArg"

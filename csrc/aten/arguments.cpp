@@ -70,17 +70,18 @@ void TensorArg::give_shape_to(const at::Tensor& tensor) const {
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(at::IntArrayRef(sizes, rank));
 }
 
-TensorListArg::TensorListArg(at::ITensorListRef tensors) : size_(tensors.size()) {
+TensorListArg::TensorListArg(at::ITensorListRef tensors, Access access) : size_(tensors.size()) {
   c10::SmallVector<const aclTensor*, 32> handles;
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) {
       const int64_t nothing = 0;
       handles.push_back(ACL_FN(aclCreateTensor)(&nothing, 1, ACL_INT64, &nothing, 0, ACL_FORMAT_ND, &nothing, 1, nullptr));
     } else if (C10_LIKELY(detail::is_plain(tensor.unsafeGetTensorImpl()))) {
-      handles.push_back(make_descriptor(tensor.unsafeGetTensorImpl()));
+      const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+      handles.push_back(access == Access::kWrite ? make_descriptor<Access::kWrite>(impl) : make_descriptor<Access::kRead>(impl));
     } else {
       readable_.push_back(made_plain(tensor.unsafeGetTensorImpl()));
-      handles.push_back(make_descriptor(readable_.back().unsafeGetTensorImpl()));
+      handles.push_back(make_descriptor<Access::kRead>(readable_.back().unsafeGetTensorImpl()));
     }
   }
   descriptor_ = ACL_FN(aclCreateTensorList)(handles.data(), handles.size());

@@ -21,7 +21,10 @@ namespace torch_npu {
 // The device's name of a dtype. An error for what no device knows (quantized, bits).
 aclDataType acl_dtype(at::ScalarType dtype);
 
-// A new descriptor of a tensor on the current device.
+// A new descriptor of a tensor on the current device. Memory that is shared until somebody writes to it stays shared for
+// readers; for writers the tensor gets its own first.
+enum class Access { kRead, kWrite };
+template <Access kAccess>
 aclTensor* make_descriptor(const c10::TensorImpl* tensor);
 
 // A tensor that may be missing: undefined, an empty optional, or std::nullopt. Borrows; for parameters only.
@@ -73,13 +76,14 @@ inline aclDataType acl_dtype(at::ScalarType dtype) {
   return static_cast<aclDataType>(name);
 }
 
+template <Access kAccess>
 [[gnu::always_inline]] inline aclTensor* make_descriptor(const c10::TensorImpl* tensor) {
   const at::IntArrayRef sizes = tensor->sizes();
   const c10::Storage& storage = tensor->unsafe_storage();
   const auto elements = static_cast<int64_t>(storage.nbytes() >> std::countr_zero(tensor->itemsize()));
   return ACL_FN(aclCreateTensor)(sizes.data(), sizes.size(), acl_dtype(c10::typeMetaToScalarType(tensor->dtype())),
                                  tensor->strides().data(), tensor->storage_offset(), detail::format_of(sizes.size()), &elements,
-                                 1, const_cast<void*>(storage.data()));
+                                 1, kAccess == Access::kWrite ? storage.mutable_data() : const_cast<void*>(storage.data()));
 }
 
 // A tensor that the device reads, or, as OutputArg, writes.
@@ -90,7 +94,7 @@ class TensorArg {
   explicit TensorArg(TensorOrNone tensor) : tensor_(tensor.impl()) {
     if (tensor_ == nullptr) return;
     if (C10_UNLIKELY(!detail::is_plain(tensor_))) read_instead();
-    descriptor_ = make_descriptor(tensor_);
+    descriptor_ = make_descriptor<Access::kRead>(tensor_);
   }
   explicit TensorArg(const at::Tensor& tensor) : TensorArg(TensorOrNone(tensor)) {}
   ~TensorArg() {
@@ -112,7 +116,7 @@ class TensorArg {
     if (tensor_ == nullptr) return;
     if (C10_UNLIKELY(!detail::is_plain(tensor_))) refuse_to_write();
     if (C10_UNLIKELY(!tensor_->is_non_overlapping_and_dense())) refuse_overlap();
-    descriptor_ = make_descriptor(tensor_);
+    descriptor_ = make_descriptor<Access::kWrite>(tensor_);
   }
 
  private:
@@ -136,7 +140,7 @@ class OutputArg : public TensorArg {
 class TensorListArg {
  public:
   // An undefined tensor is passed as a tensor of no elements: the indices of x[:, i] have such holes.
-  explicit TensorListArg(at::ITensorListRef tensors);
+  explicit TensorListArg(at::ITensorListRef tensors) : TensorListArg(tensors, Access::kRead) {}
   ~TensorListArg();
   TensorListArg(const TensorListArg&) = delete;
   TensorListArg& operator=(const TensorListArg&) = delete;
@@ -144,10 +148,18 @@ class TensorListArg {
   aclTensorList* get() const { return descriptor_; }
   std::string describe() const;
 
+ protected:
+  TensorListArg(at::ITensorListRef tensors, Access access);
+
  private:
   c10::SmallVector<at::Tensor, 2> readable_;
   size_t size_;
   aclTensorList* descriptor_;
+};
+
+class OutputListArg : public TensorListArg {
+ public:
+  explicit OutputListArg(at::ITensorListRef tensors) : TensorListArg(tensors, Access::kWrite) {}
 };
 
 class ScalarArg {
