@@ -37,6 +37,7 @@ Output formatted_like(const at::Tensor& tensor) {
 
 at::Tensor prepare_output(const at::Tensor& given, const Output& output) {
   at::assert_no_internal_overlap(given);  // before it is resized
+  for (const at::Tensor& other : output.apart) at::assert_no_overlap(given, other);
   if (!output.casts || given.dtype() == output.options.dtype()) {
     resize_output(given, output.sizes, output.strides, output.options);
     return {};
@@ -195,9 +196,12 @@ Outputs<2> along_dim(const char* name, const at::Tensor& self, int64_t dim, bool
 }
 
 Outputs<2> kthvalue(const at::Tensor& self, int64_t k, int64_t dim, bool keepdim) {
-  const int64_t count = self.dim() > 0 ? self.size(at::maybe_wrap_dim(dim, self.dim())) : 1;
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  const int64_t count = self.dim() > 0 ? self.size(dim) : 1;
   TORCH_CHECK(k >= 1 && k <= count, "kthvalue(): selected number k out of range for dimension ", dim);
-  return along_dim("kthvalue()", self, dim, keepdim);
+  Outputs<2> outputs = along_dim("kthvalue()", self, dim, keepdim);
+  outputs[0].apart = {self};
+  return outputs;
 }
 
 Outputs<1> nonzero_static(const at::Tensor& self, int64_t size, int64_t /*fill_value*/) {
@@ -293,6 +297,7 @@ void addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat
               mat2.scalar_type());
   TORCH_CHECK(mat1.dtype() == mat2.dtype(), "mat1 and mat2 must have the same dtype, but got ", mat1.scalar_type(), " and ",
               mat2.scalar_type());
+  if (C10_UNLIKELY(self.numel() == 0 && mat1.dim() == 2 && mat2.dim() == 2)) (void)self.expand({mat1.size(0), mat2.size(1)});
 }
 
 void bmm(const at::Tensor& self, const at::Tensor& mat2) {
@@ -365,8 +370,22 @@ void masked_scatter(const at::Tensor& self, const at::Tensor& mask, const at::Te
               mask.scalar_type());
 }
 
+namespace {
+
+bool is_index(const at::Tensor& tensor) { return tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kInt; }
+
+}  // namespace
+
+void index_fill(const at::Tensor& self, int64_t /*dim*/, const at::Tensor& index, const at::Scalar& value) {
+  TORCH_CHECK_INDEX(is_index(index), "index_fill_(): Expected dtype int64 for index.");
+  at::assert_no_overlap(self, index);
+  TORCH_CHECK(self.is_complex() || !value.isComplex(),
+              "index_fill_(): Converting complex Scalar to non-complex type is not supported");
+  TORCH_CHECK_INDEX(index.dim() <= 1, "Index has to be a vector/scalar");
+}
+
 void put(const at::Tensor& self, const at::Tensor& index, const at::Tensor& source, bool /*accumulate*/) {
-  TORCH_CHECK(index.scalar_type() == at::kLong, "put_(): Expected a long tensor for index, but got ", index.scalar_type());
+  TORCH_CHECK(is_index(index), "put_(): Expected a long tensor for index, but got ", index.scalar_type());
   TORCH_CHECK(self.scalar_type() == source.scalar_type(), "put_(): self and source expected to have the same dtype, but got ",
               "self.dtype = ", self.scalar_type(), " and source.dtype = ", source.scalar_type());
   TORCH_CHECK_INDEX(source.numel() == index.numel(),
@@ -376,9 +395,11 @@ void put(const at::Tensor& self, const at::Tensor& index, const at::Tensor& sour
 }
 
 Outputs<1> take(const at::Tensor& self, const at::Tensor& index) {
-  TORCH_CHECK(index.scalar_type() == at::kLong, "take(): Expected a long tensor for index, but got ", index.scalar_type());
+  TORCH_CHECK(is_index(index), "take(): Expected a long tensor for index, but got ", index.scalar_type());
   TORCH_CHECK_INDEX(self.numel() != 0 || index.numel() == 0, "take(): tried to take from an empty tensor");
-  return {sized(index.sizes(), self.options())};
+  Outputs<1> outputs{sized(index.sizes(), self.options())};
+  outputs[0].apart = {self, index};
+  return outputs;
 }
 
 Outputs<1> index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
@@ -471,6 +492,9 @@ Outputs<1> convolution(const at::Tensor& input, const at::Tensor& weight, const 
                        int64_t groups) {
   TORCH_CHECK(input.scalar_type() == weight.scalar_type(), "Input type (", input.toString(), ") and weight type (",
               weight.toString(), ") should be the same");
+  const at::ScalarType dtype = input.scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(!transposed || dtype == at::kLong || !at::isIntegralType(dtype, /*includeBool=*/true),
+                              "\"transposed convolution\" not implemented for '", dtype, "'");
   for (size_t axis = 0; axis < dilation.size(); ++axis) {
     TORCH_CHECK(dilation[axis] > 0, "non-positive dilation is not supported");
     TORCH_CHECK(!transposed || output_padding[axis] < std::max(stride[axis], dilation[axis]),

@@ -19,9 +19,10 @@ struct Output {
   Sizes sizes{};
   Sizes strides{};  // empty: contiguous, or as the options' memory format says
   at::TensorOptions options{};
-  bool wanted = true;  // false: the operator returns an undefined tensor here
-  bool casts = false;  // an out= tensor may have another dtype, as elementwise operators allow it
-  at::Tensor made{};   // defined: what shape inference had to make anyway
+  bool wanted = true;               // false: the operator returns an undefined tensor here
+  bool casts = false;               // an out= tensor may have another dtype, as elementwise operators allow it
+  at::Tensor made{};                // defined: what shape inference had to make anyway
+  std::vector<at::Tensor> apart{};  // what an out= tensor may share no memory with
 };
 
 template <size_t N>
@@ -216,6 +217,7 @@ void masked_fill(const at::Tensor& self, const at::Tensor& mask);
 void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Scalar& value);
 void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& value);
 void masked_scatter(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& source);
+void index_fill(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value);
 void put(const at::Tensor& self, const at::Tensor& index, const at::Tensor& source, bool accumulate);
 Outputs<1> take(const at::Tensor& self, const at::Tensor& index);
 inline Outputs<1> unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t, int64_t, int64_t) {

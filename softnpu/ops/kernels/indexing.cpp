@@ -5,6 +5,7 @@
 #include <ATen/ops/scatter.h>
 #include <ATen/ops/scatter_reduce.h>
 #include <ATen/ops/searchsorted.h>
+#include <ATen/ops/take.h>
 #include <ATen/ops/tensor.h>
 
 #include "kernels.h"
@@ -110,6 +111,23 @@ void index_put(at::Tensor& selfRef, const Indices& indices, const at::Tensor& va
 
 void index_copy(at::Tensor& selfRef, int64_t dim, const at::Tensor& index, const at::Tensor& source, at::Tensor& outRef) {
   at::index_copy_out(outRef, selfRef, dim, index, source);
+}
+
+// ATen's kernels of the next four take indices of int64 only.
+
+void index_fill(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value, at::Tensor& out) {
+  begin_from(self, out);
+  out.index_fill_(dim, index.to(at::kLong), value);
+}
+
+void index_fill_(at::Tensor& selfRef, int64_t dim, const at::Tensor& index, const at::Scalar& value) {
+  selfRef.index_fill_(dim, index.to(at::kLong), value);
+}
+
+void take(const at::Tensor& self, const at::Tensor& index, at::Tensor& out) { at::take_out(out, self, index.to(at::kLong)); }
+
+void put_(at::Tensor& selfRef, const at::Tensor& index, const at::Tensor& source, bool accumulate) {
+  selfRef.put_(index.to(at::kLong), source, accumulate);
 }
 
 void index_fill_array(const at::Tensor& self, int64_t dim, at::IntArrayRef index, const at::Scalar& value, at::Tensor& out) {
