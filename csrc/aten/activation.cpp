@@ -199,7 +199,7 @@ std::tuple<at::Tensor, at::Tensor> prelu_backward(const at::Tensor& grad, const 
 
 at::Tensor& conj_physical_out(const at::Tensor& self, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == out.scalar_type(), "Found dtype ", out.scalar_type(), " but expected ", self.scalar_type());
-  at::native::resize_output(out, self.sizes());
+  resize_output(out, self.sizes(), {}, self.options().memory_format({}));
   out.copy_(self);
   if (out.is_complex()) at::view_as_real(out).select(-1, 1).neg_();
   return out;
@@ -219,7 +219,8 @@ at::Tensor& complex_out(const at::Tensor& real, const at::Tensor& imag, at::Tens
               " but got scalar type ", imag.scalar_type(), " for second argument");
   TORCH_CHECK(out.scalar_type() == at::toComplexType(real.scalar_type()), "Expected object of scalar type ",
               at::toComplexType(real.scalar_type()), " but got scalar type ", out.scalar_type(), " for argument 'out'");
-  at::native::resize_output(out, at::infer_size_dimvector(real.sizes(), imag.sizes()));
+  const Output shape = infer::promoted(real, imag)[0];
+  resize_output(out, shape.sizes, shape.strides, shape.options.dtype(out.dtype()));
   const at::Tensor parts = at::view_as_real(out);
   parts.select(-1, 0).copy_(real);
   parts.select(-1, 1).copy_(imag);

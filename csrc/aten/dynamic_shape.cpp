@@ -66,7 +66,7 @@ at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at
   at::assert_no_overlap(out, self);
   at::assert_no_overlap(out, mask);
   const at::Tensor found = masked_select(self, mask);
-  at::native::resize_output(out, found.sizes());
+  resize_output(out, found.sizes(), {}, found.options());
   return out.copy_(found);
 }
 
@@ -106,36 +106,38 @@ std::tuple<at::Tensor, at::Tensor> unique(const at::Tensor& self, bool sorted, b
 
 using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// Slices along `dim`: run(values, inverse, counts) with room for all of them. CPU gives all three, whatever was asked for.
+// Slices along `dim`: run(moved, values, inverse, counts) with `dim` moved to the front, where it stays in memory, and room for
+// all of them. CPU gives all three, whatever was asked for.
 template <class Run>
 ThreeTensors unique_slices(const at::Tensor& self, int64_t dim, Run run) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
   const auto empty_dims = std::count(self.sizes().begin(), self.sizes().end(), 0);
   const int64_t slices = self.dim() == 0 ? 1 : self.size(dim);
   TORCH_CHECK(slices > 0 || empty_dims == 1, "Number of zero sized dimensions is more than one, so unique cannot be applied ");
   TORCH_CHECK(slices == 0 || empty_dims == 0,
               "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
   const DeviceScope scope(self);
-  const at::Tensor values = empty(self.sizes(), self.dtype());
+  const at::Tensor moved = self.movedim(dim, 0), values = empty(moved.sizes(), self.dtype());
   const at::Tensor inverse = empty({slices}, at::kLong), counts = empty({slices}, at::kLong);
   if (slices > 0) {
     wait_for_inputs();
-    run(values, inverse, counts);
+    run(moved, values, inverse, counts);
   }
-  return {compact(values), inverse, compact(counts)};
+  return {compact(values).movedim(0, dim), inverse, compact(counts)};
 }
 
 ThreeTensors unique_dim(const at::Tensor& self, int64_t dim, bool sorted, bool /*return_inverse*/, bool /*return_counts*/) {
-  dim = at::maybe_wrap_dim(dim, self.dim());
-  return unique_slices(self, dim, [&](const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
-    call::aclnnUniqueDim(self, sorted, /*returnInverse=*/true, dim, values, inverse, counts);
-  });
+  const auto run = [&](const at::Tensor& moved, const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
+    call::aclnnUniqueDim(moved, sorted, /*returnInverse=*/true, /*dim=*/0, values, inverse, counts);
+  };
+  return unique_slices(self, dim, run);
 }
 
 ThreeTensors unique_dim_consecutive(const at::Tensor& self, int64_t dim, bool /*return_inverse*/, bool /*return_counts*/) {
-  dim = at::maybe_wrap_dim(dim, self.dim());
-  return unique_slices(self, dim, [&](const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
-    call::aclnnUniqueConsecutive(self, /*returnInverse=*/true, /*returnCounts=*/true, dim, values, inverse, counts);
-  });
+  const auto run = [&](const at::Tensor& moved, const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
+    call::aclnnUniqueConsecutive(moved, /*returnInverse=*/true, /*returnCounts=*/true, /*dim=*/0, values, inverse, counts);
+  };
+  return unique_slices(self, dim, run);
 }
 
 ThreeTensors unique_consecutive(const at::Tensor& self, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {

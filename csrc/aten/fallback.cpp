@@ -90,7 +90,8 @@ class FallbackCall {
     }
   }
 
-  // The npu of the tensors, or of a device argument. Two devices in one call are an error, as everywhere in PyTorch.
+  // The npu of the tensors, or of a device argument. Two devices in one call are an error, as everywhere in PyTorch; only a
+  // number of the host may be read beside tensors of npu.
   void find_device() {
     const auto agree = [&](const at::Tensor& tensor) {
       if (!is_npu(tensor)) return;
@@ -98,15 +99,21 @@ class FallbackCall {
       refuse_unless(*device_ == tensor.device(), tensor.device());
     };
     for (const c10::IValue& argument : arguments_) for_each_tensor(argument, agree);
-    for (const c10::IValue& argument : arguments_) {
+    for (size_t index = 0; index < arguments_.size(); ++index) {
+      const c10::IValue& argument = arguments_[index];
       for_each_tensor(argument, [&](const at::Tensor& tensor) {
         if (tensor.defined() && !is_npu(tensor) && device_.has_value()) {
-          refuse_unless(tensor.is_cpu() && tensor.dim() == 0, tensor.device());
+          refuse_unless(tensor.is_cpu() && tensor.dim() == 0 && !is_written(index), tensor.device());
         }
       });
       if (!device_.has_value() && argument.isDevice() && argument.toDevice().type() == kDeviceType) device_ = argument.toDevice();
     }
     if (!device_.has_value()) device_ = npu_device(current_device());
+  }
+
+  bool is_written(size_t index) const {
+    const c10::AliasInfo* alias = schema_.arguments()[index].alias_info();
+    return alias != nullptr && alias->isWrite();
   }
 
   void refuse_unless(bool fine, c10::Device other) const {
@@ -170,8 +177,7 @@ class FallbackCall {
 
   void write_back(const std::vector<c10::IValue>& on_cpu) const {
     for (size_t index = 0; index < arguments_.size(); ++index) {
-      const c10::AliasInfo* alias = schema_.arguments()[index].alias_info();
-      if (alias == nullptr || !alias->isWrite()) continue;
+      if (!is_written(index)) continue;
       if (arguments_[index].isTensor()) {
         write_back(arguments_[index].toTensor(), on_cpu[index].toTensor());
       } else if (arguments_[index].isTensorList()) {

@@ -199,6 +199,8 @@ using ScatterTwo = at::meta::structured_scatter_reduce_two;
 
 auto two_call(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src, std::string_view reduce,
               bool include_self) {
+  TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != at::kBool || reduce != "mean",
+                              "\"mean of scattered values\" not implemented for 'Bool'");
   return [&self, dim, &index, &src, code = reduction_code(reduce), include_self](const at::Tensor& out) {
     call::aclnnScatterReduce(self, dim, index, src, code, include_self, out);
   };

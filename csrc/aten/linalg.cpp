@@ -94,7 +94,7 @@ at::Tensor& solve_triangular_out(const at::Tensor& A, const at::Tensor& B, bool 
   const at::Tensor result = solve_triangular(A, B, upper, left, unitriangular);
   TORCH_CHECK(out.scalar_type() == result.scalar_type(), "expected scalar type ", result.scalar_type(), " but found ",
               out.scalar_type());
-  at::native::resize_output(out, result.sizes());
+  resize_output(out, result.sizes(), {}, result.options());
   return out.copy_(result);
 }
 

@@ -24,7 +24,7 @@ at::Tensor& searchsorted_out(const at::Tensor& sequence, const at::Tensor& self,
                              const OptionalTensor& sorter, at::Tensor& out) {
   const DeviceScope scope(sequence);
   at::native::searchsorted_pre_check(sequence, self, out, out_int32, right, side, sorter.value_or(at::Tensor()));
-  at::native::resize_output(out, self.sizes());
+  resize_output(out, self.sizes(), {}, sequence.options().dtype(out.dtype()));
   const bool from_right = side.has_value() ? *side == "right" : right;
   call::aclnnSearchSorted(sequence, self, out_int32, from_right, sorter, out);
   return out;
