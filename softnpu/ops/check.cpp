@@ -49,11 +49,12 @@ bool is_promoted_to(uint64_t allowed, const Executor& executor) {
   return false;
 }
 
+// Rare types are found out by trying.
 Status check_dtype(const Executor& executor) {
   const uint64_t allowed = executor.operation->dtypes;
   if (allowed == 0 || executor.views.empty()) return {};
   const TensorView& view = executor.views.front();
-  if (view.dtype == ACL_DT_UNDEFINED || allowed >> view.dtype & 1) return {};
+  if (view.dtype == ACL_DT_UNDEFINED || is_rare(view.dtype) || allowed >> view.dtype & 1) return {};
   if (executor.operation->promotes && is_promoted_to(allowed, executor)) return {};
   std::string names;
   for (int type = 0; type < kDataTypes; ++type) {
@@ -134,10 +135,12 @@ Status try_kernel(const Executor& executor) {
                                                        : at::zeros(sizes, scalar_type_of(view.dtype)));
     }
     executor.operation->run(Arguments(executor, tensors.data()));
-  } catch (const c10::NotImplementedError& error) {
-    return {ACLNN_ERR_PARAM_INVALID, text(describe_arguments(executor), ": ", plain_message(error))};
-  } catch (const std::exception&) {
-    return {};
+  } catch (const std::exception& error) {
+    const std::string message = plain_message(error);
+    for (const char* words : {"not implemented for", "not supported", "Unsupported dtype"}) {
+      if (message.find(words) == std::string::npos) continue;
+      return {ACLNN_ERR_PARAM_INVALID, text(describe_arguments(executor), ": ", message)};
+    }
   }
   return {};
 }

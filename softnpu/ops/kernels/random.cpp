@@ -1,3 +1,4 @@
+#include <ATen/Dispatch_v2.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/leaky_relu.h>
@@ -64,8 +65,7 @@ void fill_by_fraction(at::Tensor& selfRef, Stream stream, F f) {
 // Values from + x for x below `range`; a range of 0 stands for all 64 bits.
 void fill_integers(at::Tensor& selfRef, uint64_t from, uint64_t range, Stream stream) {
   with_dense(selfRef, [&](at::Tensor& tensor) {
-    AT_DISPATCH_ALL_TYPES_AND3(at::kHalf, at::kBFloat16, at::kBool, tensor.scalar_type(), "random_", [&] {
-      scalar_t* data = tensor.mutable_data_ptr<scalar_t>();
+    const auto fill = [&]<class scalar_t>(scalar_t* data) {
       if (range != 0 && range <= uint64_t(1) << 32) {
         fill_from_words(data, tensor.numel(), stream,
                         [=](uint32_t word) { return static_cast<scalar_t>(int64_t(from + word % range)); });
@@ -73,7 +73,9 @@ void fill_integers(at::Tensor& selfRef, uint64_t from, uint64_t range, Stream st
       }
       fill_from_longs(data, tensor.numel(), stream,
                       [=](uint64_t bits) { return static_cast<scalar_t>(int64_t(from + (range == 0 ? bits : bits % range))); });
-    });
+    };
+    AT_DISPATCH_V2(tensor.scalar_type(), "random_", AT_WRAP([&] { fill(tensor.mutable_data_ptr<scalar_t>()); }),
+                   AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16, at::kBool, AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
   });
 }
 
@@ -91,7 +93,11 @@ uint64_t whole_range(at::ScalarType type) {
     case at::kBool:
       return 2;
     case at::kByte:
-      return 256;
+    case at::kUInt16:
+    case at::kUInt32:
+      return uint64_t(1) << (8 * c10::elementSize(type));
+    case at::kUInt64:
+      return 0;
     default:
       return uint64_t(1) << (8 * c10::elementSize(type) - 1);
   }
