@@ -7,6 +7,7 @@ collect()["nn.Linear/float32/train"].run(full=True)
 import dataclasses
 import traceback
 import warnings
+import zlib
 from collections.abc import Callable
 
 import torch
@@ -15,7 +16,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree
 
-from . import checks, modules
+from . import checks, forms, modules
 from .runner import Result
 
 # Entries that make random numbers set a seed of their own in each call. The seed of a call is for the checks to choose.
@@ -29,6 +30,10 @@ for info in op_db:
         )
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
+MORE_DTYPES = (
+    torch.float64, torch.complex64, torch.complex128, torch.complex32, torch.int8, torch.int16, torch.int32, torch.uint8,
+    torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e8m0fnu,
+)  # fmt: skip
 
 # Samples per case, by check, in the quick and in the whole sweep.
 SAMPLES = {
@@ -41,9 +46,20 @@ SAMPLES = {
     "strides": (2, 40),
     "errors": (100, 200),
     "seed": (1, 5),
+    "conj": (1, 20),
+    "neg": (1, 20),
+    "cow": (1, 20),
+    "jvp": (1, 40),
+    "gradgrad": (1, 40),
+    "vmap": (1, 40),
     "train": (2, 100),
     "evaluate": (2, 100),
 }
+
+
+# Of these cases the quick sweep takes every n-th, chosen by their ids: of dtypes beyond the first five, and of forms.
+SHARE_OF_DTYPES = 5
+SHARE_OF_FORMS = 2
 
 
 @dataclasses.dataclass
@@ -56,6 +72,12 @@ class Case:
     @property
     def kind(self):
         return self.id.rsplit("/", 1)[1]
+
+    @property
+    def quick(self):
+        """Whether it belongs to the quick sweep."""
+        share = SHARE_OF_DTYPES if self.dtype in MORE_DTYPES else SHARE_OF_FORMS if hasattr(forms, self.kind) else 1
+        return zlib.crc32(self.id.encode()) % share == 0
 
     def run(self, full=False, raising=False):
         """With all samples of the whole sweep or those of the quick one; raising: the first difference as an exception."""
@@ -104,7 +126,7 @@ def describe(sample):
 def of_operator(info):
     """The checks that an entry takes part in, with their dtypes."""
     supported, differentiable = info.supported_dtypes("cpu"), info.supported_backward_dtypes("cpu")
-    for dtype in DTYPES:
+    for dtype in (*DTYPES, *MORE_DTYPES):
         yield (checks.forward if dtype in supported else checks.refusals), dtype
         if dtype in differentiable:
             yield checks.backward, dtype
@@ -121,6 +143,16 @@ def of_operator(info):
         yield checks.inplace, first
     if info.error_inputs_func is not None:
         yield checks.errors, first
+    if torch.complex64 in supported:
+        yield forms.conj, torch.complex64
+    if first.is_floating_point:
+        yield forms.neg, first
+    yield forms.cow, first
+    yield forms.vmap, first
+    if torch.float64 in differentiable and info.supports_forward_ad:
+        yield forms.jvp, torch.float64
+    if torch.float64 in differentiable and info.supports_gradgrad:
+        yield forms.gradgrad, torch.float64
 
 
 def collect():

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import dataclasses
 import re
+import warnings
 
 import torch
 from torch.utils import _pytree
@@ -160,7 +161,7 @@ def forward(info, dtype, count):
 
 
 def refusals(info, dtype, count):
-    """Of a dtype that the entry does not have: what the CPU refuses, npu refuses.
+    """Of a dtype that the entry does not have: what the CPU refuses, npu refuses; if it takes all samples, npu does too.
 
     Where there are no elements, it is an accident of its kernels which dtypes the CPU takes.
     """
@@ -168,10 +169,10 @@ def refusals(info, dtype, count):
         samples = samples_of(info, dtype, count)
     except Exception:
         return
-    for sample in samples:
-        here = Placement(sample, "cpu")
-        if not here.has_empty() and attempt("cpu", here.call_of(info.op)).error:
-            yield sample, compare_call(sample, lambda p: p.call(info.op), Tolerance.of(info))
+    samples = [sample for sample in samples if not Placement(sample, "cpu").has_empty()]
+    refused = [sample for sample in samples if attempt("cpu", Placement(sample, "cpu").call_of(info.op)).error]
+    for sample in refused or samples:
+        yield sample, compare_call(sample, lambda p: p.call(info.op), Tolerance.of(info))
 
 
 def strides(info, dtype, count):
@@ -212,6 +213,12 @@ def layout(info, dtype, count):
             yield relaid, f"{name}: {found}" if found else found
 
 
+def upstream_gradients(outputs):
+    """Fixed gradients of results."""
+    generator = torch.Generator().manual_seed(SEED)
+    return [torch.randn(t.shape, generator=generator).to(t.dtype).to(t.device) for t in outputs]
+
+
 def gradients(placement, function, process=lambda result: result, parameters=()):
     """The results of a call and the gradients of its arguments and parameters, for fixed gradients of its results."""
     result = process(placement.call(function))
@@ -219,9 +226,7 @@ def gradients(placement, function, process=lambda result: result, parameters=())
     inputs = [*placement.differentiable(), *parameters]
     if not outputs or not inputs:
         return [result, len(outputs)]
-    generator = torch.Generator().manual_seed(SEED)
-    upstream = [torch.randn(t.shape, generator=generator).to(t.dtype).to(t.device) for t in outputs]
-    return [result, *torch.autograd.grad(outputs, inputs, upstream, allow_unused=True)]
+    return [result, *torch.autograd.grad(outputs, inputs, upstream_gradients(outputs), allow_unused=True)]
 
 
 def backward(info, dtype, count):
@@ -269,8 +274,16 @@ OUTS_TO_RESIZE = {
 }
 
 
+@contextlib.contextmanager
+def resize_warnings():
+    """Gives a function that gives the warnings of a resized out=."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield lambda: [one for one in caught if "An output with one or more elements was resized" in str(one.message)]
+
+
 def out(info, dtype, count):
-    """The results in tensors of the caller: of any layout, of a wrong size, of another dtype."""
+    """The results in tensors of the caller: of any layout, of a wrong size, of another dtype; not of another device."""
     tolerance = Tolerance.of(info)
     tolerance.overrides[torch.float64] = tuple(tolerance.pair(dtype).values())  # computed with the arguments' precision
     for sample in samples_of(info, dtype, count):
@@ -282,11 +295,17 @@ def out(info, dtype, count):
             def run(placement, usual=usual, make=make):
                 given = _pytree.tree_map(lambda like: make(like.to(placement.device)).fill_(1), usual.result)
                 given = tuple(given) if isinstance(given, tuple) else given
-                returned = _pytree.tree_leaves(placement.call(info.op, out=given))
-                return [given, [one is other for one, other in zip(returned, _pytree.tree_leaves(given), strict=True)]]
+                with resize_warnings() as resized:
+                    returned = _pytree.tree_leaves(placement.call(info.op, out=given))
+                same = [one is other for one, other in zip(returned, _pytree.tree_leaves(given), strict=True)]
+                return [given, same, bool(resized())]
 
             found = compare_call(sample, run, dataclasses.replace(tolerance, strides=name in OUTS))
             yield sample, f"out={name}: {found}" if found else found
+        elsewhere = _pytree.tree_map(_dense, usual.result)
+        elsewhere = tuple(elsewhere) if isinstance(elsewhere, tuple) else elsewhere
+        npu = attempt("npu", lambda s=sample, out=elsewhere: Placement(s, "npu").call(info.op, out=out))
+        yield sample, None if npu.error else "out= on the CPU is accepted"
 
 
 def errors(info, dtype, count):

@@ -29,9 +29,12 @@ class Placement:
             self._place, (sample.input, tuple(sample.args), dict(sample.kwargs))
         )
 
+    def factories(self):
+        """Around a call: a function that takes no tensors makes its results on the device."""
+        return contextlib.nullcontext() if self._tensors else torch.device(self.device)
+
     def call(self, function, **more):
-        """What the function gives. A function that takes no tensors makes its results on the device."""
-        with contextlib.nullcontext() if self._tensors else torch.device(self.device):
+        with self.factories():
             return function(self.input, *self.args, **self.kwargs, **more)
 
     def call_of(self, function):

@@ -27,9 +27,15 @@ FAULTS = {
     "x.view(5) if on_npu(x) else x.view(6)": ("errors", "npu says"),
     "x + (torch.seed() % 1000 if on_npu(x) else 0)": ("seed", "the same seed gives other bits"),
     "torch.zeros_like(x) if on_npu(x) else torch.rand_like(x)": ("seed", "another seed gives the same bits"),
+    "torch._neg_view(x) + 0 if on_npu(x) and x.is_neg() else x + 0": ("neg", "not close"),
+    "x.mul_(1).clone() if on_npu(x) else x.clone()": ("cow", "result[1][0]"),
+    "(x.detach() if on_npu(x) else x) * 3": ("jvp", "instead of a tensor"),
+    "(x.detach() if on_npu(x) else x) * x * 2": ("gradgrad", "instead of"),
+    "x * (5 if on_npu(x) else 4)": ("vmap", "not close"),
 }
 RIGHT = ["x * 2", "torch.rand_like(x)", "torch.empty_like(x)"]
-PASSING = [(body, check) for body in RIGHT for check in ("forward", "layout", "strides", "seed", "errors")]
+CHECKS = ("forward", "layout", "strides", "seed", "errors", "neg", "cow", "jvp", "gradgrad", "vmap")
+PASSING = [(body, check) for body in RIGHT for check in CHECKS]
 
 PLANT = """
 import json
@@ -40,7 +46,7 @@ import torch
 from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
 
 from memory_faults import write_beside
-from ops import checks
+from ops import checks, forms
 from ops.cases import Case
 
 
@@ -66,7 +72,7 @@ found = []
 for body, name in json.loads(sys.argv[2]):
     op = eval("lambda x: " + body, globals())
     info = OpInfo("planted", op=op, sample_inputs_func=samples, error_inputs_func=errors, dtypes=(torch.float32,))
-    result = Case("planted/float32/" + name, getattr(checks, name), info, torch.float32).run()
+    result = Case("planted/float32/" + name, getattr(checks, name, None) or getattr(forms, name), info, torch.float32).run()
     found.append([body, name, result.status, result.detail])
 print(json.dumps(found))
 """
