@@ -39,11 +39,13 @@ ACL_DTYPES = {
     "uint8": "ACL_UINT8", "int16": "ACL_INT16", "int32": "ACL_INT32", "int64": "ACL_INT64", "uint16": "ACL_UINT16",
     "uint32": "ACL_UINT32", "uint64": "ACL_UINT64", "complex32": "ACL_COMPLEX32", "complex64": "ACL_COMPLEX64",
     "complex128": "ACL_COMPLEX128", "bool": "ACL_BOOL",
+    "float8_e4m3fn": "ACL_FLOAT8_E4M3FN", "float8_e5m2": "ACL_FLOAT8_E5M2", "float8_e8m0fnu": "ACL_FLOAT8_E8M0",
 }  # fmt: skip
 ATEN_DTYPES = {
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double", "int8": "Char", "uint8": "Byte",
     "int16": "Short", "int32": "Int", "int64": "Long", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
     "complex32": "ComplexHalf", "complex64": "ComplexFloat", "complex128": "ComplexDouble", "bool": "Bool",
+    "float8_e4m3fn": "Float8_e4m3fn", "float8_e5m2": "Float8_e5m2", "float8_e8m0fnu": "Float8_e8m0fnu",
 }  # fmt: skip
 
 

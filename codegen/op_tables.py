@@ -130,7 +130,8 @@ SHAPE_RULES = ("broadcast", "same")  # every tensor broadcasts to the outputs; e
 FLOATING = ("float16", "bfloat16", "float32", "float64")
 INTEGRAL = ("int8", "uint8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
 COMPLEX = ("complex32", "complex64", "complex128")
-DTYPES = (*FLOATING, *INTEGRAL, *COMPLEX, "bool")
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+DTYPES = (*FLOATING, *INTEGRAL, *COMPLEX, *FLOAT8, "bool")
 DTYPE_SETS = {
     "floating": FLOATING,
     "integral": INTEGRAL,
@@ -139,6 +140,7 @@ DTYPE_SETS = {
     "comparable": (*FLOATING, *INTEGRAL, "bool"),
     "inexact": (*FLOATING, *COMPLEX),
     "number": (*FLOATING, *INTEGRAL, *COMPLEX),
+    "float8": FLOAT8,
     "bool": ("bool",),
 }
 

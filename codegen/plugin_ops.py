@@ -56,7 +56,8 @@ def call_types(function, parameter):
     kind = parameter.type
     if kind.is_list:
         declared, descriptor, handle = LISTS[kind.base]
-        descriptor = "OutputListArg" if kind.written else descriptor
+        if kind.base == "Tensor" and (kind.optional or kind.written):
+            descriptor = "OptionalTensorListArg" if kind.optional else "OutputListArg"
         return (OPTIONAL_LISTS.get(kind.base, declared) if kind.optional else declared), descriptor, handle
     if kind.base == "Tensor":
         descriptor = "OutputArg" if kind.written else "TensorArg"

@@ -151,15 +151,23 @@ class TensorListArg {
  protected:
   TensorListArg(at::ITensorListRef tensors, Access access);
 
+  size_t size_;
+
  private:
   c10::SmallVector<at::Tensor, 2> readable_;
-  size_t size_;
   aclTensorList* descriptor_;
 };
 
 class OutputListArg : public TensorListArg {
  public:
   explicit OutputListArg(at::ITensorListRef tensors) : TensorListArg(tensors, Access::kWrite) {}
+};
+
+// A list that may be missing: an empty one.
+class OptionalTensorListArg : public TensorListArg {
+ public:
+  using TensorListArg::TensorListArg;
+  aclTensorList* get() const { return size_ == 0 ? nullptr : TensorListArg::get(); }
 };
 
 class ScalarArg {

@@ -52,7 +52,8 @@ inline bool is_seen_by_device_alone(c10::DispatchKeySet keys) {
   using c10::DispatchKey;
   constexpr c10::DispatchKeySet kOthers({DispatchKey::Python, DispatchKey::Fake, DispatchKey::FuncTorchDynamicLayerBackMode,
                                          DispatchKey::Functionalize, DispatchKey::Conjugate, DispatchKey::Negative,
-                                         DispatchKey::ZeroTensor});
+                                         DispatchKey::ZeroTensor, DispatchKey::Sparse, DispatchKey::SparseCsr,
+                                         DispatchKey::Quantized});
   return !keys.has_any(kOthers);
 }
 

@@ -146,7 +146,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   at::Scalar value;
   AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense", AT_WRAP([&] { value = *reinterpret_cast<const scalar_t*>(bytes); }),
                  AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), at::kComplexHalf, at::kHalf, at::kBool, at::kBFloat16,
-                 AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
+                 AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_FLOAT8_TYPES));
   return value;
 }
 

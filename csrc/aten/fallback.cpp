@@ -57,8 +57,10 @@ bool is_npu(const at::Tensor& tensor) { return tensor.defined() && tensor.device
 
 class FallbackCall {
  public:
-  FallbackCall(const c10::OperatorHandle& op, torch::jit::Stack& stack)
+  // `host`: where CPU keeps kernels for tensors of the layout in question.
+  FallbackCall(const c10::OperatorHandle& op, torch::jit::Stack& stack, c10::DispatchKey host = c10::DispatchKey::CPU)
       : op_(op),
+        host_(host),
         schema_(op.schema()),
         stack_(stack),
         first_(stack.size() - schema_.arguments().size()),
@@ -71,7 +73,7 @@ class FallbackCall {
     count_and_warn(schema_.operator_name().name + (schema_.overload_name().empty() ? "" : "." + schema_.overload_name()), forced);
     for (size_t index = 0; index < arguments_.size(); ++index) stack_[first_ + index] = to_cpu(arguments_[index]);
     const std::vector<c10::IValue> on_cpu(stack_.begin() + static_cast<int64_t>(first_), stack_.end());
-    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    op_.redispatchBoxed(c10::DispatchKeySet(host_), &stack_);
     write_back(on_cpu);
     return_results();
   }
@@ -130,8 +132,8 @@ class FallbackCall {
       TORCH_CHECK_NOT_IMPLEMENTED(result.alias_info() == nullptr || result.alias_info()->isWrite(), name, " has no npu ",
                                   "implementation, and a view cannot fall back to CPU: its result would not share memory.");
     }
-    TORCH_CHECK_NOT_IMPLEMENTED(op_.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), name,
-                                " has neither an npu nor a CPU ", "implementation.");
+    TORCH_CHECK_NOT_IMPLEMENTED(op_.hasComputedKernelForDispatchKey(host_), name, " has neither an npu nor a CPU ",
+                                "implementation.");
     TORCH_CHECK_NOT_IMPLEMENTED(forced || !strict_fallback(), name,
                                 " is not implemented on npu, and strict mode forbids to run it on CPU ",
                                 "(TORCH_NPU_STRICT_FALLBACK or torch.npu.set_strict_fallback).");
@@ -168,7 +170,7 @@ class FallbackCall {
 
   static void write_back(const at::Tensor& original, const at::Tensor& copy) {
     if (!is_npu(original)) return;
-    if (original.sizes() != copy.sizes()) {
+    if (original.layout() == at::kStrided && original.sizes() != copy.sizes()) {
       original.resize_(copy.sizes());
       if (copy.is_non_overlapping_and_dense()) original.as_strided_(copy.sizes(), copy.strides());
     }
@@ -215,6 +217,7 @@ class FallbackCall {
   }
 
   const c10::OperatorHandle& op_;
+  const c10::DispatchKey host_;
   const c10::FunctionSchema& schema_;
   torch::jit::Stack& stack_;
   const size_t first_;
@@ -223,7 +226,10 @@ class FallbackCall {
   std::unordered_map<const c10::TensorImpl*, at::Tensor> copies_;
 };
 
-void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) { FallbackCall(op, *stack).run(/*forced=*/false); }
+template <c10::DispatchKey kHost>
+void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  FallbackCall(op, *stack, kHost).run(/*forced=*/false);
+}
 
 }  // namespace
 
@@ -245,6 +251,20 @@ bool strict_fallback() { return strict_switch(); }
 
 void forced_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { FallbackCall(op, *stack).run(/*forced=*/true); }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<c10::DispatchKey::CPU>>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<c10::DispatchKey::SparseCPU>>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<c10::DispatchKey::SparseCsrCPU>>());
+}
+
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<c10::DispatchKey::QuantizedCPU>>());
+}
 
 }  // namespace torch_npu

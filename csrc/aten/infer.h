@@ -305,6 +305,16 @@ Outputs<3> lstm_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gat
 Outputs<3> transform_bias_rescale_qkv(const at::Tensor& qkv, const at::Tensor& qkv_bias, int64_t num_heads);
 Outputs<2> fake_quantize_per_channel(const at::Tensor& self, const at::Tensor& scale, const at::Tensor& zero_point, int64_t axis,
                                      int64_t quant_min, int64_t quant_max);
+Outputs<1> learnable_quantize_per_tensor(const at::Tensor& self, const at::Tensor& scale, const at::Tensor& zero_point,
+                                         int64_t quant_min, int64_t quant_max, double grad_factor);
+Outputs<3> learnable_quantize_per_tensor_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& scale,
+                                                  const at::Tensor& zero_point, int64_t quant_min, int64_t quant_max,
+                                                  double grad_factor);
+Outputs<1> learnable_quantize_per_channel(const at::Tensor& self, const at::Tensor& scale, const at::Tensor& zero_point,
+                                          int64_t axis, int64_t quant_min, int64_t quant_max, double grad_factor);
+Outputs<3> learnable_quantize_per_channel_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& scale,
+                                                   const at::Tensor& zero_point, int64_t axis, int64_t quant_min,
+                                                   int64_t quant_max, double grad_factor);
 
 }  // namespace infer
 }  // namespace torch_npu
