@@ -242,3 +242,16 @@ def test_compressed_layouts_are_held(layout):
     same(npu.to_sparse(), cpu.to_sparse())
     assert npu.cpu().device.type == "cpu" and torch.equal(npu.cpu().to_dense(), dense)
     assert str(layout) in str(npu)
+
+
+@pytest.mark.fallback
+@pytest.mark.parametrize("reduce", ["sum", "amax"])
+def test_products_of_compressed_matrices_run_on_the_cpu(reduce):
+    def run(device):
+        matrix = torch.tensor([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]], device=device).to_sparse_csr().requires_grad_()
+        dense = torch.arange(6.0, device=device).view(3, 2).requires_grad_()
+        product = torch.sparse.mm(matrix, dense, reduce)
+        product.square().sum().backward()
+        return [product, torch.mm(matrix.detach(), dense.detach()), matrix.grad.to_dense(), dense.grad]
+
+    assert_same(run("npu"), run("cpu"), strides=False)

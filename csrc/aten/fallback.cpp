@@ -142,7 +142,10 @@ class FallbackCall {
   at::Tensor to_cpu(const at::Tensor& tensor) {
     if (!is_npu(tensor)) return tensor;
     at::Tensor& copy = copies_[tensor.unsafeGetTensorImpl()];  // the same tensor twice stays one tensor
-    if (!copy.defined()) copy = tensor.to(at::kCPU);
+    if (copy.defined()) return copy;
+    copy = tensor.to(at::kCPU);
+    // A kernel for compressed tensors keeps what the gradient needs if its arguments ask for one.
+    if (host_ == c10::DispatchKey::SparseCsrCPU && tensor.requires_grad()) copy.requires_grad_();
     return copy;
   }
 
@@ -251,6 +254,10 @@ bool strict_fallback() { return strict_switch(); }
 
 void forced_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { FallbackCall(op, *stack).run(/*forced=*/true); }
 
+void compressed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  fall_back<c10::DispatchKey::SparseCsrCPU>(op, stack);
+}
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<c10::DispatchKey::CPU>>());
 }
@@ -259,9 +266,7 @@ TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<c10::DispatchKey::SparseCPU>>());
 }
 
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<c10::DispatchKey::SparseCsrCPU>>());
-}
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&compressed_fallback>()); }
 
 TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<c10::DispatchKey::QuantizedCPU>>());

@@ -29,4 +29,8 @@ C10_EXPORT bool strict_fallback();
 // The fallback as a kernel for an operator that npu has: counted, but neither warned about nor forbidden by strict mode.
 void forced_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// The fallback for tensors of compressed rows or columns, as a kernel: PyTorch prefers a composition of its own, which makes such
+// a tensor where the result is dense.
+void compressed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 }  // namespace torch_npu

@@ -1,6 +1,7 @@
 // Tensors of compressed rows or columns: held, moved and taken apart on the device by ATen's own code for the layout. Arithmetic
 // that is not elementwise is a fallback.
 #include "aten/composed.h"
+#include "aten/fallback.h"
 
 namespace torch_npu {
 
@@ -34,6 +35,9 @@ TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
                       "_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr",
                       "_to_sparse_bsc", "select.int", "select_copy.int", "sum"});
   borrow<kLender>(m, {"sparse_dim", "dense_dim", "_nnz", "values", "crow_indices", "col_indices", "ccol_indices", "row_indices"});
+  for (const char* name : {"add.Tensor", "add_.Tensor", "mul.Tensor", "mul_.Tensor", "mm", "addmm", "addmv", "sum.dim_IntList"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&compressed_fallback>());
+  }
 }
 
 }  // namespace torch_npu
