@@ -48,7 +48,7 @@ void AliasTensors::settle(size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const c10::TensorImpl* impl = tensors_[i].unsafeGetTensorImpl();
     const bool is_ours = tensors_[i].use_count() == 1 && impl->unsafe_storage().use_count() == 1 && impl->storage_offset() == 0 &&
-                         !impl->unsafe_storage().unsafeGetStorageImpl()->resizable();
+                         !impl->unsafe_storage().unsafeGetStorageImpl()->resizable() && !impl->is_conj() && !impl->is_neg();
     if (!is_ours) [[unlikely]]
       tensors_[i] = make_alias();
   }

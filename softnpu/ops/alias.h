@@ -22,7 +22,7 @@ class AliasTensors {
   // Tensor number i is view number i until the next call; that of an absent view is not for use.
   at::Tensor* bind(const Executor& executor);
 
-  // Puts a new tensor in the place of every one that a kernel kept or gave another storage.
+  // Puts a new tensor in the place of every one that a kernel kept, marked or gave another storage.
   void settle(size_t count);
 
  private:

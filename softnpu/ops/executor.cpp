@@ -51,14 +51,26 @@ bool same_strides(const TensorView& view, at::IntArrayRef strides) {
   return true;
 }
 
+// A kernel may mark a result as to be conjugated or negated; memory has no such mark.
+void resolve(at::Tensor& tensor) {
+  const bool conjugated = tensor.is_conj();
+  const bool negative = tensor.is_neg();
+  tensor._set_conj(false);
+  tensor._set_neg(false);
+  if (conjugated) tensor.conj_physical_();
+  if (negative) tensor.neg_();
+}
+
 // A kernel must leave the layout of its outputs alone.
-void check_results(const Executor& executor, const at::Tensor* tensors) {
+void check_results(const Executor& executor, at::Tensor* tensors) {
   for (size_t i = 0; i < executor.views.size(); ++i) {
     const TensorView& view = executor.views[i];
     if (view.dtype == ACL_DT_UNDEFINED) continue;
     const at::IntArrayRef sizes(view.sizes, size_t(view.ndim));
     TORCH_CHECK(tensors[i].sizes() == sizes, "an output of shape ", sizes, " was given, the result has shape ",
                 tensors[i].sizes());
+    if (tensors[i].is_conj() || tensors[i].is_neg()) [[unlikely]]
+      resolve(tensors[i]);
     TORCH_CHECK(same_strides(view, tensors[i].strides()), "the kernel gave an output of shape ", sizes, " other strides");
   }
 }
