@@ -117,6 +117,7 @@ class PluginOp:
     infer: str | None
     foreach: str | None
     hand: str | None  # the file that holds the function instead of a call
+    errors: str | None  # who is named when `check_errors` finds a failure in `info`
 
     @property
     def structured(self):
@@ -451,7 +452,7 @@ def check_used(row, what, scope, used, unused):
 
 # ---- the plugin table ----
 
-PLUGIN_KEYS = ("call", "inplace", "scalar", "fast", "unused", "infer", "foreach", "hand")
+PLUGIN_KEYS = ("call", "inplace", "scalar", "fast", "unused", "infer", "foreach", "hand", "errors")
 
 
 def read_plugin_table(path, device):
@@ -485,7 +486,7 @@ def read_plugin_row(row, device):
             row.fail("`inplace` is given, but ATen has no in-place form of this operator")
         scope = {parameter.name: parameter.type for parameter in aten_parameters(group.inplace.func)}
         inplace = bind_device(row, parse_call(row, texts["inplace"]), device, scope, unused)
-    plain = (texts.get(key) for key in ("infer", "foreach", "hand"))
+    plain = (texts.get(key) for key in ("infer", "foreach", "hand", "errors"))
     return PluginOp(row, name, schema, native, group, outputs, call, inplace, scalar, texts.get("fast"), unused, *plain)
 
 

@@ -337,11 +337,17 @@ def structured_adapter(op, function):
         lines += [f"  {infer_text(op, schema)};"]
     cast = given[0] if kind == SchemaKind.out and op.fast != "truth" else None
     lines += [build, f"  (void)op.meta({meta_arguments});", *slow_call(op, call, names, cast)]
+    if kind != SchemaKind.functional:
+        lines += ["  op.finish();"]
+    headers = (f"ATen/ops/{group.root_name}_meta.h",)
+    if op.errors:
+        headers += ("ATen/ops/_linalg_check_errors.h",)
+        matrix = tensor_names(schema)[0]
+        lines += [f'  if (check_errors) at::_linalg_check_errors({names["info"]}, "{op.errors}", {matrix}.dim() == 2);']
     if kind == SchemaKind.functional:
         lines += [result_text(schema, [f"std::move(op.take({index}))" for index in range(len(outs))], moved=True)]
     else:
-        lines += ["  op.finish();", result_text(schema, given, moved=False)]
-    headers = (f"ATen/ops/{group.root_name}_meta.h",)
+        lines += [result_text(schema, given, moved=False)]
     return Adapter(str(schema.name), symbol, "\n".join([*lines, "}"]), headers)
 
 

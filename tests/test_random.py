@@ -19,6 +19,9 @@ DRAWS = {
     "normal_": lambda: torch.empty(1000, device="npu").normal_(2, 3),
     "normal": lambda: torch.normal(torch.zeros(1000, device="npu"), torch.ones(1000, device="npu")),
     "multinomial": lambda: torch.ones(1000, device="npu").multinomial(100),
+    "standard_gamma": lambda: torch._standard_gamma(torch.full((1000,), 2.0, device="npu")),
+    "dirichlet": lambda: torch._sample_dirichlet(torch.ones(100, 10, device="npu")),
+    "binomial": lambda: torch.binomial(torch.full((1000,), 20.0, device="npu"), torch.full((1000,), 0.3, device="npu")),
     "dropout": lambda: F.dropout(torch.ones(1000, device="npu"), 0.5),
 }
 
@@ -150,3 +153,33 @@ def test_draws_into_a_strided_tensor_leave_the_gaps_alone():
     x[:, ::2].uniform_(0, 1)
     assert (x[:, 1::2] == -5).all().item()
     assert (x[:, ::2] >= 0).all().item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gamma_dirichlet_and_binomial_have_their_moments(dtype):
+    torch.manual_seed(0)
+    for shape in (0.5, 3.0):
+        drawn = torch._standard_gamma(torch.full((N,), shape, device="npu", dtype=dtype))
+        assert drawn.dtype == dtype
+        assert abs(drawn.mean().item() - shape) < 0.05
+        assert abs(drawn.var().item() - shape) < 0.2
+    weights = torch.tensor([1.0, 2.0, 5.0], device="npu", dtype=dtype)
+    parts = torch._sample_dirichlet(weights.expand(N, 3))
+    torch.testing.assert_close(parts.sum(-1), torch.ones(N, device="npu", dtype=dtype))
+    torch.testing.assert_close(parts.mean(0), weights / 8, rtol=0, atol=0.01)
+    for count, chance in ((7.0, 0.4), (200.0, 0.7)):
+        drawn = torch.binomial(
+            torch.full((N,), count, device="npu", dtype=dtype), torch.tensor(chance, device="npu", dtype=dtype)
+        )
+        assert torch.equal(drawn, drawn.round())
+        assert 0 <= drawn.min().item() <= drawn.max().item() <= count
+        assert abs(drawn.mean().item() - count * chance) < 0.2
+        assert abs(drawn.var().item() / (count * chance * (1 - chance)) - 1) < 0.05
+
+
+def test_distributions_over_the_gamma_family_have_gradients():
+    shape = torch.tensor([0.7, 2.0, 9.0], device="npu", requires_grad=True)
+    torch.distributions.Gamma(shape, torch.ones_like(shape)).rsample((5,)).sum().backward()
+    assert torch.isfinite(shape.grad).all() and (shape.grad > 0).all()
+    torch.distributions.Dirichlet(shape).rsample((5,)).square().sum().backward()
+    assert torch.isfinite(shape.grad).all()

@@ -8,6 +8,7 @@
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/native/ConvUtils.h>
+#include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/native/LossMulti.h>
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/native/TypeProperties.h>
@@ -660,6 +661,24 @@ Outputs<3> lstm_cell(const at::Tensor& input_gates, const at::Tensor& /*hidden_g
                      const OptionalTensor& /*input_bias*/, const OptionalTensor& /*hidden_bias*/) {
   const Output state = sized(cx.sizes(), cx.options());
   return {state, state, sized(input_gates.sizes(), input_gates.options())};
+}
+
+// ---- linear algebra ----
+
+Outputs<1> columns(const at::Tensor& self, const at::Tensor& /*A*/, bool /*upper*/) {
+  Output output = sized(self.sizes(), self.options());
+  output.strides = Sizes(at::native::batched_matrix_contiguous_strides(self.sizes(), /*f_contig=*/true));
+  return {output};
+}
+
+Outputs<1> matrix_exp(const at::Tensor& self) {
+  at::native::squareCheckInputs(self, "linalg.matrix_exp");
+  at::native::checkFloatingOrComplex(self, "linalg.matrix_exp");
+  return {self.size(-1) > 1 ? sized(self.sizes(), self.options()) : like(self)};
+}
+
+void lu(const at::Tensor& A, bool pivot) {
+  TORCH_CHECK(pivot || A.numel() == 0, "linalg.lu_factor: LU without pivoting is not implemented on the CPU");
 }
 
 }  // namespace infer

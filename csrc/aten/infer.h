@@ -316,5 +316,14 @@ Outputs<3> learnable_quantize_per_channel_backward(const at::Tensor& grad, const
                                                    const at::Tensor& zero_point, int64_t axis, int64_t quant_min,
                                                    int64_t quant_max, double grad_factor);
 
+// ---- linear algebra ----
+
+// The sizes of `self`, matrices by columns.
+Outputs<1> columns(const at::Tensor& self, const at::Tensor& A, bool upper);
+Outputs<1> matrix_exp(const at::Tensor& self);
+// These refuse to go without pivots, as the CPU does.
+void lu(const at::Tensor& A, bool pivot);
+inline void lu_factor(const at::Tensor& A, bool pivot, bool /*check_errors*/) { lu(A, pivot); }
+
 }  // namespace infer
 }  // namespace torch_npu

@@ -1,8 +1,12 @@
-// Factorisations and triangular systems. What also wants pivots or error codes, which the device does not give, is a fallback.
+// QR, singular values, triangular systems, sums of matrices. Factorisations with error codes are rows of ops.yaml or in
+// lapack.cpp.
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_linalg_svd_meta.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/linalg_qr_meta.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include "aten/device_scope.h"
@@ -42,7 +46,8 @@ std::tuple<at::Tensor&, at::Tensor&> linalg_qr_out(const at::Tensor& A, std::str
 
 // ---- SVD ----
 
-// The device gives the right singular vectors as columns: the transposed view of what ATen calls Vh.
+// The device gives the right singular vectors as columns, the transposed view of what ATen calls Vh, and NaN for the singular
+// values of a matrix that is not finite: LAPACK's error -4.
 template <class Op>
 void run_svd(Op& op, const at::Tensor& A, bool full_matrices, bool compute_uv, OptionalName driver) {
   TORCH_CHECK(!driver.has_value(),
@@ -50,6 +55,9 @@ void run_svd(Op& op, const at::Tensor& A, bool full_matrices, bool compute_uv, O
   op.meta(A, full_matrices, compute_uv, driver);
   const at::Tensor& rows = op.output(2);
   call::aclnnSvd(A, full_matrices, compute_uv, op.output(1), op.output(0), compute_uv ? rows.mT() : rows);
+  if (A.numel() == 0) return;
+  const at::Tensor failed = at::isnan(op.output(1)).any(-1);
+  at::_linalg_check_errors(failed.to(at::kInt).mul_(-4), "linalg.svd", A.dim() == 2);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> linalg_svd(const at::Tensor& A, bool full_matrices, bool compute_uv,
@@ -98,6 +106,24 @@ at::Tensor& solve_triangular_out(const at::Tensor& A, const at::Tensor& B, bool 
   return out.copy_(result);
 }
 
+// ---- sums of matrices ----
+
+// Adds to `out`, as the CPU does.
+at::Tensor& linear_combination_out(const at::Tensor& input, const at::Tensor& coefficients, at::Tensor& out) {
+  const DeviceScope scope(input, coefficients);
+  call::aclnnSoftLinearCombination(input, coefficients, out);
+  return out;
+}
+
+at::Tensor linear_combination(const at::Tensor& input, const at::Tensor& coefficients) {
+  TORCH_CHECK(input.dim() > 0 && coefficients.dim() == 2 && coefficients.size(1) == input.size(0), "coefficients of shape ",
+              coefficients.sizes(), " do not fit ", input.sizes());
+  c10::SmallVector<int64_t, 6> sizes(input.sizes());
+  sizes[0] = coefficients.size(0);
+  at::Tensor out = at::zeros(sizes, input.options());
+  return linear_combination_out(input, coefficients, out);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -107,6 +133,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_linalg_svd.U", TORCH_FN(linalg_svd_out));
   m.impl("linalg_solve_triangular", TORCH_FN(solve_triangular));
   m.impl("linalg_solve_triangular.out", TORCH_FN(solve_triangular_out));
+  m.impl("_compute_linear_combination", TORCH_FN(linear_combination));
+  m.impl("_compute_linear_combination.out", TORCH_FN(linear_combination_out));
 }
 
 }  // namespace torch_npu

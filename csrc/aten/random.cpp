@@ -269,6 +269,36 @@ at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
   return out;
 }
 
+at::Tensor standard_gamma(const at::Tensor& self, OptionalGenerator generator) {
+  const DeviceScope scope(self);
+  auto [out] = allocate(infer::dense_like_self(self));
+  const Philox philox = draw(generator);
+  call::aclnnSoftStandardGamma(self, philox.seed, philox.offset, out);
+  return out;
+}
+
+at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator) {
+  const DeviceScope scope(self);
+  auto [out] = allocate(infer::dense_like_self(self));
+  const Philox philox = draw(generator);
+  call::aclnnSoftDirichlet(self, philox.seed, philox.offset, out);
+  return out;
+}
+
+at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGenerator generator) {
+  TORCH_CHECK_VALUE(count.is_floating_point(),
+                    "binomial only supports floating-point dtypes for count, got: ", count.scalar_type());
+  TORCH_CHECK_VALUE(prob.is_floating_point(), "binomial only supports floating-point dtypes for prob, got: ", prob.scalar_type());
+  TORCH_CHECK(count.scalar_type() == prob.scalar_type(), "Found dtype ", prob.scalar_type(), " but expected ",
+              count.scalar_type());
+  const DeviceScope scope(count, prob);
+  auto [out] = allocate(infer::dense_like_self(count));
+  check_inplace_broadcast(out, prob);
+  const Philox philox = draw(generator);
+  call::aclnnSoftBinomial(count, prob, philox.seed, philox.offset, out);
+  return out;
+}
+
 // ---- dropout ----
 
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
@@ -355,6 +385,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("multinomial", TORCH_FN(multinomial));
   m.impl("multinomial.out", TORCH_FN(multinomial_out));
   m.impl("poisson", TORCH_FN(poisson));
+  m.impl("_standard_gamma", TORCH_FN(standard_gamma));
+  m.impl("_sample_dirichlet", TORCH_FN(sample_dirichlet));
+  m.impl("binomial", TORCH_FN(binomial));
   m.impl("native_dropout", TORCH_FN(native_dropout));
   m.impl("native_dropout_backward", TORCH_FN(native_dropout_backward));
 }

@@ -12,6 +12,7 @@ import plugin_ops  # noqa: E402
 import registered  # noqa: E402
 
 DEVICE = """\
+aclnnSoftLinalgInvEx(Tensor self, Tensor! inverse, Tensor! info): linalg_inv_ex.inverse(self, false, inverse, info)
 aclnnAdd(Tensor self, Tensor other, Scalar alpha, Tensor! out): add.out(self, other, alpha, out)
 aclnnAdds(Tensor self, Scalar other, Scalar alpha, Tensor! out): add.Scalar_out(self, other, alpha, out)
 aclnnInplaceAdd(Tensor! selfRef, Tensor other, Scalar alpha): add_.Tensor(selfRef, other, alpha)
@@ -109,6 +110,15 @@ def test_a_missing_value_gets_its_default(generate):
     assert "dim.value_or(at::IntArrayRef{}), keepdim, op.output(0).scalar_type()" in text
     assert "stable.value_or(false)" in text
     assert "return {std::move(op.take(0)), std::move(op.take(1))};" in text
+
+
+def test_error_codes_are_looked_at_where_the_caller_asks_for_it(generate):
+    row = '{call: "aclnnSoftLinalgInvEx(A, inverse, info)", unused: check_errors, errors: linalg.inv_ex}'
+    text = generate(f"linalg_inv_ex.inverse: {row}\n")
+    check = 'if (check_errors) at::_linalg_check_errors(op.output(1), "linalg.inv_ex", A.dim() == 2);'
+    for form in ("linalg_inv_ex(", "linalg_inv_ex_inverse("):
+        body = function(text, form)
+        assert body.index("call::aclnnSoftLinalgInvEx(A, op.output(0), op.output(1));") < body.index(check)
 
 
 def test_a_list_takes_one_launch_or_atens_loop(generate):
