@@ -172,6 +172,15 @@ def test_what_fails_fails_at_the_call_in_the_cpus_words(name):
     torch.npu.synchronize()
 
 
+def test_tensors_of_two_devices_are_refused():
+    matrix = torch.eye(3, device="npu")
+    for function in (torch.cholesky_inverse, torch.linalg.eigvalsh, torch.linalg.inv, torch.linalg.eigvals, torch.linalg.svdvals):
+        with pytest.raises(RuntimeError, match="tensors to be on the same device"):
+            function(matrix, out=torch.empty(0))
+    with pytest.raises(RuntimeError, match="tensors to be on the same device"):
+        torch.linalg.householder_product(matrix, torch.ones(3))
+
+
 def test_gradients_are_the_cpus():
     def loss(x):
         y = x @ x.mT + torch.eye(3, dtype=x.dtype, device=x.device)

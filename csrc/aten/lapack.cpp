@@ -22,6 +22,7 @@
 #include <limits>
 
 #include "aten/device_scope.h"
+#include "aten/one_device.h"
 #include "aten/structured.h"
 #include "plugin/calls.h"
 
@@ -188,23 +189,23 @@ Results4 linalg_lstsq_out(const at::Tensor& input, const at::Tensor& other, std:
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("cholesky", TORCH_FN(at::native::cholesky));
-  m.impl("cholesky.out", TORCH_FN(at::native::cholesky_out));
-  m.impl("cholesky_inverse", TORCH_FN(at::native::cholesky_inverse));
-  m.impl("cholesky_inverse.out", TORCH_FN(at::native::cholesky_inverse_out));
-  m.impl("geqrf", TORCH_FN(at::native::geqrf));
-  m.impl("geqrf.a", TORCH_FN(at::native::geqrf_out));
-  m.impl("linalg_householder_product", TORCH_FN(at::native::linalg_householder_product));
-  m.impl("linalg_householder_product.out", TORCH_FN(at::native::linalg_householder_product_out));
-  m.impl("ormqr", TORCH_FN(at::native::ormqr));
-  m.impl("ormqr.out", TORCH_FN(at::native::ormqr_out));
-  m.impl("linalg_eig", TORCH_FN(at::native::linalg_eig));
-  m.impl("linalg_eig.out", TORCH_FN(at::native::linalg_eig_out));
-  m.impl("_linalg_eigvals", TORCH_FN(at::native::_linalg_eigvals));
-  m.impl("linalg_eigvals.out", TORCH_FN(at::native::linalg_eigvals_out));
-  m.impl("_linalg_eigh", TORCH_FN(linalg_eigh));
-  m.impl("_linalg_eigh.eigenvalues", TORCH_FN(linalg_eigh_out));
-  m.impl("linalg_lstsq.out", TORCH_FN(linalg_lstsq_out));
+  m.impl("cholesky", TORCH_FN(OneDevice<&at::native::cholesky>::call));
+  m.impl("cholesky.out", TORCH_FN(OneDevice<&at::native::cholesky_out>::call));
+  m.impl("cholesky_inverse", TORCH_FN(OneDevice<&at::native::cholesky_inverse>::call));
+  m.impl("cholesky_inverse.out", TORCH_FN(OneDevice<&at::native::cholesky_inverse_out>::call));
+  m.impl("geqrf", TORCH_FN(OneDevice<&at::native::geqrf>::call));
+  m.impl("geqrf.a", TORCH_FN(OneDevice<&at::native::geqrf_out>::call));
+  m.impl("linalg_householder_product", TORCH_FN(OneDevice<&at::native::linalg_householder_product>::call));
+  m.impl("linalg_householder_product.out", TORCH_FN(OneDevice<&at::native::linalg_householder_product_out>::call));
+  m.impl("ormqr", TORCH_FN(OneDevice<&at::native::ormqr>::call));
+  m.impl("ormqr.out", TORCH_FN(OneDevice<&at::native::ormqr_out>::call));
+  m.impl("linalg_eig", TORCH_FN(OneDevice<&at::native::linalg_eig>::call));
+  m.impl("linalg_eig.out", TORCH_FN(OneDevice<&at::native::linalg_eig_out>::call));
+  m.impl("_linalg_eigvals", TORCH_FN(OneDevice<&at::native::_linalg_eigvals>::call));
+  m.impl("linalg_eigvals.out", TORCH_FN(OneDevice<&at::native::linalg_eigvals_out>::call));
+  m.impl("_linalg_eigh", TORCH_FN(OneDevice<&linalg_eigh>::call));
+  m.impl("_linalg_eigh.eigenvalues", TORCH_FN(OneDevice<&linalg_eigh_out>::call));
+  m.impl("linalg_lstsq.out", TORCH_FN(OneDevice<&linalg_lstsq_out>::call));
 }
 
 }  // namespace torch_npu

@@ -10,6 +10,7 @@
 #include <torch/library.h>
 
 #include "aten/device_scope.h"
+#include "aten/one_device.h"
 #include "aten/structured.h"
 #include "plugin/calls.h"
 
@@ -127,14 +128,14 @@ at::Tensor linear_combination(const at::Tensor& input, const at::Tensor& coeffic
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("linalg_qr", TORCH_FN(linalg_qr));
-  m.impl("linalg_qr.out", TORCH_FN(linalg_qr_out));
-  m.impl("_linalg_svd", TORCH_FN(linalg_svd));
-  m.impl("_linalg_svd.U", TORCH_FN(linalg_svd_out));
-  m.impl("linalg_solve_triangular", TORCH_FN(solve_triangular));
-  m.impl("linalg_solve_triangular.out", TORCH_FN(solve_triangular_out));
-  m.impl("_compute_linear_combination", TORCH_FN(linear_combination));
-  m.impl("_compute_linear_combination.out", TORCH_FN(linear_combination_out));
+  m.impl("linalg_qr", TORCH_FN(OneDevice<&linalg_qr>::call));
+  m.impl("linalg_qr.out", TORCH_FN(OneDevice<&linalg_qr_out>::call));
+  m.impl("_linalg_svd", TORCH_FN(OneDevice<&linalg_svd>::call));
+  m.impl("_linalg_svd.U", TORCH_FN(OneDevice<&linalg_svd_out>::call));
+  m.impl("linalg_solve_triangular", TORCH_FN(OneDevice<&solve_triangular>::call));
+  m.impl("linalg_solve_triangular.out", TORCH_FN(OneDevice<&solve_triangular_out>::call));
+  m.impl("_compute_linear_combination", TORCH_FN(OneDevice<&linear_combination>::call));
+  m.impl("_compute_linear_combination.out", TORCH_FN(OneDevice<&linear_combination_out>::call));
 }
 
 }  // namespace torch_npu
