@@ -10,8 +10,10 @@
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/native/LossMulti.h>
+#include <ATen/native/Padding.h>
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/native/im2col_shape_check.h>
 #include <ATen/ops/promote_types.h>
 #include <ATen/ops/result_type.h>
 
@@ -99,10 +101,34 @@ at::ScalarType statistics_dtype(const at::Tensor& input, const OptionalTensor& p
   return defined(parameter) && at::isReducedFloatingType(input.scalar_type()) ? parameter->scalar_type() : input.scalar_type();
 }
 
+// All share one dtype, or a half-precision input meets parameters of float32.
+void check_mixed_dtypes(const at::Tensor& input, std::initializer_list<std::reference_wrapper<const OptionalTensor>> parameters) {
+  const auto differs = [&](const OptionalTensor& tensor) { return defined(tensor) && tensor->dtype() != input.dtype(); };
+  if (std::none_of(parameters.begin(), parameters.end(), differs)) return;
+  for (const OptionalTensor& parameter : parameters) {
+    TORCH_CHECK(!defined(parameter) || parameter->scalar_type() == at::kFloat,
+                "mixed dtype: expect parameter to have scalar type of Float, but got ", parameter->scalar_type(),
+                " with input of ", input.scalar_type());
+  }
+  TORCH_CHECK(at::isReducedFloatingType(input.scalar_type()), "mixed dtype: all inputs must share same datatype, but got Float ",
+              "parameters with input of ", input.scalar_type());
+}
+
 Outputs<3> masked(Output first, Output second, Output third, std::array<bool, 3> mask) {
   Outputs<3> outputs{std::move(first), std::move(second), std::move(third)};
   for (size_t index = 0; index < 3; ++index) outputs[index].wanted = mask[index];
   return outputs;
+}
+
+struct NamedSizes {
+  const char* name;
+  at::IntArrayRef values;
+};
+
+void check_pairs(std::initializer_list<NamedSizes> pairs) {
+  for (const auto& [name, values] : pairs) {
+    TORCH_CHECK(values.size() == 2, "It is expected ", name, " equals to 2, but got size ", values.size());
+  }
 }
 
 }  // namespace
@@ -418,8 +444,7 @@ Outputs<1> index_select(const at::Tensor& self, int64_t dim, const at::Tensor& i
 }
 
 Outputs<1> reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding) {
-  TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "reflection_pad2d: expected a 3D or 4D input, but got ", self.sizes());
-  TORCH_CHECK(padding.size() == 4, "reflection_pad2d: expected four paddings, but got ", padding.size());
+  at::native::padding::check_valid_input<2>(self, padding);
   const int64_t height = self.size(-2), width = self.size(-1);
   TORCH_CHECK(padding[0] < width && padding[1] < width && padding[2] < height && padding[3] < height,
               "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ", padding,
@@ -510,9 +535,10 @@ Outputs<1> convolution(const at::Tensor& input, const at::Tensor& weight, const 
   return {output};
 }
 
-Outputs<3> batch_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& /*bias*/,
-                      const OptionalTensor& running_mean, const OptionalTensor& /*running_var*/, bool training,
-                      double /*momentum*/, double /*eps*/) {
+Outputs<3> batch_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+                      const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training, double /*momentum*/,
+                      double /*eps*/) {
+  check_mixed_dtypes(input, {weight, bias, running_mean, running_var});
   TORCH_CHECK(!training || input.numel() > 0,
               "input tensor must have at least one element, but got input_sizes = ", input.sizes());
   const auto options = input.options().dtype(statistics_dtype(input, defined(weight) ? weight : running_mean));
@@ -564,6 +590,7 @@ Outputs<3> layer_norm(const at::Tensor& input, at::IntArrayRef normalized_shape,
   TORCH_CHECK(input.dim() >= rank && input.sizes().slice(input.dim() - rank) == normalized_shape,
               "Given normalized_shape=", normalized_shape, ", expected input with shape [*, ", c10::Join(", ", normalized_shape),
               "], but got input of size", input.sizes());
+  check_mixed_dtypes(input, {weight, bias});
   Output statistics = sized(input.sizes(), input.options().dtype(statistics_dtype(input, weight)));
   std::fill(statistics.sizes.end() - rank, statistics.sizes.end(), 1);
   return {sized(input.sizes(), input.options()), statistics, statistics};
@@ -578,7 +605,7 @@ Outputs<3> layer_norm_backward(const at::Tensor& /*grad_out*/, const at::Tensor&
   return masked(sized(input.sizes(), input.options()), of(weight), of(bias), output_mask);
 }
 
-Outputs<3> group_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& /*bias*/, int64_t batch,
+Outputs<3> group_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias, int64_t batch,
                       int64_t channels, int64_t pixels, int64_t group, double /*eps*/) {
   TORCH_CHECK(input.numel() == batch * channels * pixels, "Expected X.numel() == N * C * HxW to be true, but got false.");
   TORCH_CHECK(!defined(weight) || (weight->dim() == 1 && weight->numel() == channels),
@@ -586,6 +613,7 @@ Outputs<3> group_norm(const at::Tensor& input, const OptionalTensor& weight, con
               defined(weight) ? weight->sizes() : at::IntArrayRef{}, " and input of shape ", input.sizes());
   TORCH_CHECK(input.is_contiguous(input.suggest_memory_format()), "Expected X.is_contiguous(memory_format) to be true, but got ",
               "false.");
+  check_mixed_dtypes(input, {weight, bias});
   const Output statistics = sized({batch, group}, input.options().dtype(statistics_dtype(input, weight)));
   return {formatted_like(input), statistics, statistics};
 }
@@ -599,22 +627,29 @@ Outputs<3> group_norm_backward(const at::Tensor& /*grad_out*/, const at::Tensor&
 
 Outputs<1> im2col(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef dilation, at::IntArrayRef padding,
                   at::IntArrayRef stride) {
-  TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "im2col: expected a 3D or 4D input, but got ", self.sizes());
+  check_pairs({{"kernel_size", kernel_size}, {"dilation", dilation}, {"padding", padding}, {"stride", stride}});
+  at::native::im2col_shape_check(self, at::Tensor(), kernel_size[0], kernel_size[1], dilation[0], dilation[1], padding[0],
+                                 padding[1], stride[0], stride[1]);
   int64_t columns = 1;
   for (int64_t axis = 0; axis < 2; ++axis) {
     const int64_t span = dilation[axis] * (kernel_size[axis] - 1) + 1;
     columns *= (self.size(axis - 2) + 2 * padding[axis] - span) / stride[axis] + 1;
   }
-  TORCH_CHECK(columns > 0, "im2col: the window is larger than the padded input ", self.sizes());
   Sizes sizes(self.sizes().slice(0, self.dim() - 3));
   sizes.push_back(self.size(-3) * kernel_size[0] * kernel_size[1]);
   sizes.push_back(columns);
   return {sized(sizes, self.options())};
 }
 
-Outputs<1> col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size, at::IntArrayRef /*dilation*/,
-                  at::IntArrayRef /*padding*/, at::IntArrayRef /*stride*/) {
-  TORCH_CHECK(self.dim() == 2 || self.dim() == 3, "col2im: expected a 2D or 3D input, but got ", self.sizes());
+Outputs<1> col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size, at::IntArrayRef dilation,
+                  at::IntArrayRef padding, at::IntArrayRef stride) {
+  check_pairs({{"output_size", output_size},
+               {"kernel_size", kernel_size},
+               {"dilation", dilation},
+               {"padding", padding},
+               {"stride", stride}});
+  at::native::col2im_shape_check(self, at::Tensor(), output_size[0], output_size[1], kernel_size[0], kernel_size[1], dilation[0],
+                                 dilation[1], padding[0], padding[1], stride[0], stride[1]);
   Sizes sizes(self.sizes().slice(0, self.dim() - 2));
   sizes.push_back(self.size(-2) / (kernel_size[0] * kernel_size[1]));
   sizes.append(output_size.begin(), output_size.end());
@@ -637,23 +672,29 @@ Outputs<1> adaptive_avg_pool(const at::Tensor& self, at::IntArrayRef output_size
 
 namespace {
 
-void check_pooled_gradient(const at::Tensor& grad_output, int64_t rank) {
-  for (int64_t dim = grad_output.dim() - rank; dim < grad_output.dim(); ++dim) {
+void check_pooled_gradient(const at::Tensor& grad_output, const at::Tensor& self, int64_t rank) {
+  for (int64_t dim = 1; dim < grad_output.dim(); ++dim) {
     TORCH_CHECK(grad_output.size(dim) > 0, "adaptive_avg_pool", rank,
                 "d_backward(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output has sizes ",
                 grad_output.sizes(), " with dimension ", dim, " being empty");
   }
+  TORCH_CHECK(self.dim() == rank + 1 || self.dim() == rank + 2, "adaptive_avg_pool", rank, "d_backward(): Expected ", rank + 1,
+              "D or ", rank + 2, "D tensor, but got ", self.sizes());
+  TORCH_CHECK(self.dim() == grad_output.dim(), "Expected dimensions ", self.dim(), " for `grad_output` but got dimensions ",
+              grad_output.dim());
+  TORCH_CHECK(self.dtype() == grad_output.dtype(), "expected dtype ", self.dtype(), " for `grad_output` but got dtype ",
+              grad_output.dtype());
 }
 
 }  // namespace
 
 Outputs<1> adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
-  check_pooled_gradient(grad_output, 2);
+  check_pooled_gradient(grad_output, self, 2);
   return {formatted_like(self)};
 }
 
 Outputs<1> adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
-  check_pooled_gradient(grad_output, 3);
+  check_pooled_gradient(grad_output, self, 3);
   return {sized(self.sizes(), self.options())};
 }
 

@@ -135,6 +135,7 @@ Outputs<2> grid_sampler_backward(const at::Tensor& /*grad_output*/, const at::Te
 
 Outputs<2> ctc_loss(const at::Tensor& log_probs, const at::Tensor& targets, at::IntArrayRef input_lengths,
                     at::IntArrayRef target_lengths, int64_t blank, bool zero_infinity) {
+  TORCH_CHECK(log_probs.numel() > 0, "log_probs tensor must not be empty");
   const auto [loss, log_alpha] =
       at::native::ctc_loss_meta(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
   return {Output{.made = loss}, Output{.made = log_alpha}};
