@@ -108,6 +108,15 @@ def test_one_operand_of_a_fitting_dtype_is_enough():
         (lambda x: x.floor_divide_(x.expand(2, 2, 3)), "doesn't match the broadcast shape"),
         (lambda x: torch.searchsorted(x[0], x, side="middle"), "side can only be 'left' or 'right'"),
         (lambda x: torch.nn.functional.gelu(x, approximate="other"), "approximate argument must be either none or tanh"),
+        (lambda x: torch.nn.functional.unfold(x.view(1, 1, 2, 3), (3, 3)), "its components must be at least one"),
+        (lambda x: torch.nn.functional.unfold(x.view(1, 1, 2, 3), (0, 1)), "kernel size should be greater than zero"),
+        (lambda x: torch.nn.functional.fold(x.view(1, 2, 3), (2, 2), (2, 2)), "to be divisible by the product of kernel_size"),
+        (lambda x: torch.nn.ReflectionPad2d(1)(x.view(2, 3, 1, 1)[:, :0]), "3D or 4D"),
+        (lambda x: torch.nn.functional.batch_norm(x.double(), None, None, x[0], x[0], True), "mixed dtype"),
+        (lambda x: torch.nn.functional.layer_norm(x, (3,), x[0].half()), "mixed dtype"),
+        (lambda x: torch.ops.aten._adaptive_avg_pool2d_backward(x.view(1, 2, 3), x.view(1, 2, 3, 1)), "Expected dimensions"),
+        (lambda x: x.lerp(x, 1 + 2j), "cannot be converted"),
+        (lambda x: x.byte().addcmul(x.byte(), x.byte(), value=1j), "cannot be converted"),
     ],
 )
 def test_wrong_arguments_are_refused_by_the_call(wrong, message):

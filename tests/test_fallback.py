@@ -111,6 +111,11 @@ def test_devices_are_not_mixed(x):
     assert ops.pick(x, torch.tensor(3.0)).item() == 3.0
 
 
+def test_a_number_of_the_cpu_is_read_and_never_written(x):
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        ops.double.out(x[0], out=torch.tensor(0.0))
+
+
 def test_each_operator_is_warned_about_once(python):
     done = python(
         """

@@ -93,3 +93,24 @@ def test_what_does_not_fit_one_launch_goes_one_by_one(dtype):
                 torch.npu.synchronize()
         else:
             assert_same(OPERATIONS[name](*on_npu(lists)), expected, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: torch._foreach_sign([each.to(torch.complex64) for each in x]),
+        lambda x: torch._foreach_frac([each.int() for each in x]),
+        lambda x: torch._foreach_neg([each.bool() for each in x]),
+        lambda x: torch._foreach_sub([each.bool() for each in x], [each.bool() for each in x]),
+        lambda x: torch._foreach_addcmul_(x, x, x, 1j),
+    ],
+)
+def test_what_the_single_operator_refuses_the_list_refuses_at_once(wrong):
+    with pytest.raises(RuntimeError):
+        wrong(on_npu([tensors(0)])[0])
+
+
+def test_complex_factors():
+    lists = [tensors(seed, dtype=torch.complex64) for seed in range(3)]
+    factors = torch.tensor([1 + 2j, 3, 4j, 0.5, 6 - 1j])
+    assert_same(torch._foreach_addcmul(*on_npu(lists), factors), torch._foreach_addcmul(*lists, factors))

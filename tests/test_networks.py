@@ -236,6 +236,12 @@ def test_pools_keep_the_layout_of_the_cpu(name, rank, last):
     check(lambda x: POOLS[name](x, rank), image.contiguous(memory_format=FORMATS[rank]) if last else image, strides=True)
 
 
+@pytest.mark.parametrize("last", [False, True], ids=["first", "channels_last"])
+def test_a_pool_without_a_batch_keeps_the_layout_of_the_cpu(last):
+    image = random(1, 3, 6, 6, 6).contiguous(memory_format=FORMATS[3]) if last else random(1, 3, 6, 6, 6)
+    check(lambda x: POOLS["max"](x, 3), image.squeeze(0), strides=True)
+
+
 @pytest.mark.parametrize("scale", [0.3, 0.7, 1.5, 2.6])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_resampling_without_aliases(mode, scale):
@@ -261,6 +267,28 @@ def test_weighted_bags():
         return F.embedding_bag(x, table, y, mode="sum", per_sample_weights=weights, padding_idx=2)
 
     check(weighted, random(7, 3), places, starts, random(6, seed=1))
+
+
+def test_a_bag_names_an_index_out_of_range_at_once():
+    table = torch.ones(7, 3, device="npu")
+    for index in (-1, 7):
+        with pytest.raises(RuntimeError, match="idx >= 0 && idx < num_embeddings"):
+            F.embedding_bag(torch.tensor([[index, 1]], device="npu"), table)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_a_weighted_bag_is_the_product_and_the_sum(dtype):
+    table, weights = random(7, 3).to("npu", dtype), random(6, seed=1).to("npu", dtype)
+    places = torch.tensor([[0, 6, 2], [3, 3, 2]], device="npu")
+    bags = F.embedding_bag(places, table, mode="sum", per_sample_weights=weights.view(2, 3))
+    assert torch.equal(bags, (table[places] * weights.view(2, 3, 1)).sum(1))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_normalised_weight_is_the_weight_before_it_learns(dim):
+    layer = nn.Linear(4, 5, dtype=torch.bfloat16, device="npu")
+    before = layer.weight.detach().clone()
+    assert torch.equal(nn.utils.parametrizations.weight_norm(layer, dim=dim).weight, before)
 
 
 def test_the_gradient_of_a_bag_is_scaled_by_how_often_its_index_occurs():

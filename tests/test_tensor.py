@@ -158,3 +158,14 @@ def test_device_memory_is_not_host_memory(python):
         """
     )
     assert done.returncode < 0
+
+
+def test_every_byte_but_zero_is_true():
+    bytes_, truth = torch.tensor([0, 1, 2, 246], dtype=torch.uint8), torch.tensor([False, True, True, True])
+    flags = bytes_.npu().view(torch.bool)
+    assert (flags == truth.npu()).all()
+    assert not (flags > truth.npu()).any()
+    assert flags.float().tolist() == [0, 1, 1, 1]
+    assert flags.half().tolist() == [0, 1, 1, 1]
+    assert flags.long()[::3].tolist() == [0, 1]
+    assert flags[3].item() == True  # noqa: E712

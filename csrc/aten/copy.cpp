@@ -8,6 +8,7 @@
 #include <ATen/ops/_neg_view.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/view_as_real.h>
+#include <c10/util/Load.h>
 #include <torch/library.h>
 
 #include "acl/symbol.h"
@@ -144,7 +145,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   alignas(16) char bytes[16];
   ACL_CALL(aclrtMemcpy, bytes, sizeof(bytes), self.const_data_ptr(), self.itemsize(), ACL_MEMCPY_DEVICE_TO_HOST);
   at::Scalar value;
-  AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense", AT_WRAP([&] { value = *reinterpret_cast<const scalar_t*>(bytes); }),
+  AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense", AT_WRAP([&] { value = c10::load<scalar_t>(bytes); }),
                  AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), at::kComplexHalf, at::kHalf, at::kBool, at::kBFloat16,
                  AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_FLOAT8_TYPES));
   return value;

@@ -18,7 +18,10 @@
 namespace torch_npu {
 
 bool can_use_one_launch(at::ArrayRef<at::TensorList> lists, at::ArrayRef<at::Scalar> scalars, bool integers_become_floating) {
-  return lists[0][0].device().type() == kDeviceType && at::native::can_use_fast_route(lists, scalars, integers_become_floating);
+  const at::ScalarType dtype = lists[0][0].scalar_type();
+  const bool any_truth = std::any_of(scalars.begin(), scalars.end(), [](const at::Scalar& scalar) { return scalar.isBoolean(); });
+  return lists[0][0].device().type() == kDeviceType && dtype != at::kBool && !at::isComplexType(dtype) && !any_truth &&
+         at::native::can_use_fast_route(lists, scalars, integers_become_floating);
 }
 
 std::vector<at::Tensor> empty_as(at::TensorList like) {

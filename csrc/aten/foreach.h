@@ -7,7 +7,8 @@
 
 namespace torch_npu {
 
-// Whether the lists are on one npu and alike enough in dtype and layout for one launch, and no scalar changes the dtype.
+// Whether the lists are on one npu and alike enough in dtype and layout for one launch, and no scalar changes the dtype. Bool and
+// complex never are: what an operator makes of them, or why it refuses them, is the single operator's word.
 bool can_use_one_launch(at::ArrayRef<at::TensorList> lists, at::ArrayRef<at::Scalar> scalars, bool integers_become_floating);
 
 // One new tensor like each.

@@ -120,6 +120,13 @@ Outputs<3> masked(Output first, Output second, Output third, std::array<bool, 3>
   return outputs;
 }
 
+// A complex number has no place among real ones; the words are those of its conversion.
+void check_real(const at::Scalar& value, at::ScalarType dtype) {
+  if (!value.isComplex() || at::isComplexType(dtype)) return;
+  AT_DISPATCH_V2(dtype, "check_real", AT_WRAP([&] { (void)value.to<scalar_t>(); }), AT_EXPAND(AT_ALL_TYPES), at::kBool, at::kHalf,
+                 at::kBFloat16);
+}
+
 struct NamedSizes {
   const char* name;
   at::IntArrayRef values;
@@ -331,6 +338,14 @@ void bmm(const at::Tensor& self, const at::Tensor& mat2) {
   TORCH_CHECK(self.dtype() == mat2.dtype(), "expected scalar type ", self.scalar_type(), " but found ", mat2.scalar_type());
 }
 
+void pointwise(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value) {
+  check_real(value, at::promote_types(at::result_type(self, tensor1), tensor2.scalar_type()));
+}
+
+void lerp_number(const at::Tensor& self, const at::Tensor& /*end*/, const at::Scalar& weight) {
+  check_real(weight, self.scalar_type());
+}
+
 void cumulative(const at::Tensor& /*self*/, int64_t /*dim*/, std::optional<at::ScalarType> dtype) {
   TORCH_CHECK_NOT_IMPLEMENTED(dtype != at::kBool, "\"cumulative result\" not implemented for 'Bool'");
 }
@@ -377,9 +392,7 @@ void masked_fill(const at::Tensor& self, const at::Tensor& mask) {
 
 void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Scalar& value) {
   masked_fill(self, mask);
-  if (!value.isComplex() || self.is_complex()) return;
-  AT_DISPATCH_V2(self.scalar_type(), "masked_fill", AT_WRAP([&] { (void)value.to<scalar_t>(); }), AT_EXPAND(AT_ALL_TYPES),
-                 at::kBool, at::kHalf, at::kBFloat16);
+  check_real(value, self.scalar_type());
 }
 
 void masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& value) {

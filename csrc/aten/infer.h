@@ -195,6 +195,8 @@ void addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat
            const at::Scalar& alpha);
 void bmm(const at::Tensor& self, const at::Tensor& mat2);
 // These check dtypes that the device would refuse too late.
+void pointwise(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value);
+void lerp_number(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight);
 void cumulative(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype);
 void renorm(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm);
 void clamp_tensors(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max);

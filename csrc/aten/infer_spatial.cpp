@@ -46,8 +46,16 @@ std::array<int64_t, 3> pooled(const at::Tensor& self, const Window& window, bool
   return sizes;
 }
 
-Output volume_like(const at::Tensor& self) {
-  return self.dim() == 5 ? formatted_like(self) : sized(self.sizes(), self.options());
+// A volume of `sizes` in the order of dimensions of `self`, which may lack a batch.
+Output volume_like(const at::Tensor& self, at::IntArrayRef sizes) {
+  Output output = sized(sizes, self.options());
+  if (self.dim() == 5) {
+    output.options = output.options.memory_format(self.suggest_memory_format());
+  } else if (!self.is_contiguous() && self.unsqueeze(0).is_contiguous(at::MemoryFormat::ChannelsLast3d)) {
+    const int64_t channels = sizes[0], rows = sizes[2], columns = sizes[3];
+    output.strides = {1, rows * columns * channels, columns * channels, channels};
+  }
+  return output;
 }
 
 void check_unpool(const at::Tensor& self, const at::Tensor& indices, int64_t rank) {
@@ -63,9 +71,10 @@ void check_unpool(const at::Tensor& self, const at::Tensor& indices, int64_t ran
 
 Outputs<2> max_pool3d(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef stride, at::IntArrayRef padding,
                       at::IntArrayRef dilation, bool ceil_mode) {
-  const auto sizes = pooled(self, window_of(kernel_size, stride, padding, dilation), ceil_mode);
-  Output values = volume_like(self);
-  std::copy(sizes.begin(), sizes.end(), values.sizes.end() - 3);
+  const auto behind = pooled(self, window_of(kernel_size, stride, padding, dilation), ceil_mode);
+  Sizes sizes(self.sizes());
+  std::copy(behind.begin(), behind.end(), sizes.end() - 3);
+  const Output values = volume_like(self, sizes);
   Output places = values;
   places.options = places.options.dtype(at::kLong);
   return {values, places};
@@ -81,7 +90,7 @@ Outputs<1> max_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& 
       at::check_dim_size(*tensor, self.dim(), self.dim() - 3 + axis, sizes[static_cast<size_t>(axis)]);
     }
   }
-  return {volume_like(self)};
+  return {volume_like(self, self.sizes())};
 }
 
 Outputs<1> max_unpool2d(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size) {

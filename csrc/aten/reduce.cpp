@@ -211,7 +211,10 @@ at::Tensor sum(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
 at::Tensor count_nonzero(const at::Tensor& self, at::IntArrayRef dims) { return (self != 0).sum(dims); }
 
 // The scalar product with the conjugate of the first vector.
-at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) { return at::dot(self.conj(), other); }
+at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) {
+  if (other.is_conj() && !self.is_conj()) return at::dot(self, other.conj()).conj();
+  return at::dot(self.conj(), other);
+}
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {
   TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(), " and ",

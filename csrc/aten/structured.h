@@ -70,7 +70,8 @@ class Into final : public Meta {
  public:
   explicit Into(std::array<std::reference_wrapper<at::Tensor>, N> given) : given_(given) {}
 
-  // Where the device writes: the caller's tensor, or a stand-in when the operator insists on other strides.
+  // Where the device writes: the caller's tensor, or a stand-in when the operator insists on other strides or the tensor is a
+  // conjugated or negated view.
   const at::Tensor& output(int index) const { return proxies_[index].defined() ? proxies_[index] : given_[index].get(); }
 
   // Copies stand-ins into the caller's tensors. To be called after the launch.
@@ -100,6 +101,8 @@ class Into final : public Meta {
     } else {
       check_inplace(given_[index], sizes, options);
     }
+    const at::Tensor& given = given_[index];
+    if (C10_UNLIKELY(given.is_conj() || given.is_neg())) proxies_[index] = empty_output(sizes, strides, options);
   }
 
   std::array<std::reference_wrapper<at::Tensor>, N> given_;

@@ -70,9 +70,19 @@ void embedding_dense_backward(const at::Tensor& grad, const at::Tensor& indices,
   });
 }
 
+// In half precision the weighted rows are rounded before they are added, as in the product and sum that a bag stands for.
 void embedding_bag(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool scaleGradByFreq,
                    int64_t mode, bool sparse, const std::optional<at::Tensor>& perSampleWeights, bool includeLastOffset,
                    int64_t paddingIdx, at::Tensor& output, at::Tensor& offset2bag, at::Tensor& bagSize, at::Tensor& maxIndices) {
+  if (perSampleWeights.has_value() && at::isReducedFloatingType(weight.scalar_type())) {
+    check_bounds(indices, weight.size(0));
+    const at::Tensor rows = weight.index_select(0, indices).mul_(perSampleWeights->unsqueeze(1));
+    if (paddingIdx >= 0) rows.masked_fill_(indices.eq(paddingIdx).unsqueeze(1), 0);
+    const at::Tensor each = at::arange(indices.numel(), indices.options());
+    embedding_bag(rows, each, offsets, false, mode, false, std::nullopt, includeLastOffset, -1, output, offset2bag, bagSize,
+                  maxIndices);
+    return;
+  }
   const auto [bags, bag_of, sizes, largest] = at::_embedding_bag(weight, indices, offsets, scaleGradByFreq, mode, sparse,
                                                                  perSampleWeights, includeLastOffset, paddingIdx);
   output.copy_(bags);

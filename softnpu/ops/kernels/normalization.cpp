@@ -6,6 +6,7 @@
 #include <ATen/native/layer_norm.h>
 #endif
 
+#include <ATen/ops/_weight_norm_interface.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
@@ -13,6 +14,7 @@
 #include <ATen/ops/native_group_norm_backward.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
+#include <ATen/ops/norm_except_dim.h>
 
 #include "kernels.h"
 #include "ops/kernels/result.h"
@@ -165,6 +167,19 @@ void rms_norm_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& 
   const at::Tensor projection = weighted.mul(normalized).mean(last_dimensions(gamma), /*keepdim=*/true);
   dxOut.copy_(weighted.sub(normalized.mul(projection)).mul_(scale));
   dgammaOut.copy_(gradient.mul(normalized).sum_to_size(gamma.sizes()));
+}
+
+// In half precision the norm is rounded as `g` was: a weight whose g is its norm stays what it is.
+void weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim, at::Tensor& out, at::Tensor& norms) {
+  if (at::isReducedFloatingType(v.scalar_type())) {
+    const at::Tensor rounded = at::norm_except_dim(v, 2, dim);
+    at::mul_out(out, v, g.div(rounded));
+    norms.copy_(rounded);
+    return;
+  }
+  const auto [weight, exact] = at::_weight_norm_interface(v, g, dim);
+  out.copy_(weight);
+  norms.copy_(exact);
 }
 
 }  // namespace softnpu::ops::kernels
