@@ -116,6 +116,8 @@ def test_one_operand_of_a_fitting_dtype_is_enough():
         (lambda x: torch.nn.functional.layer_norm(x, (3,), x[0].half()), "mixed dtype"),
         (lambda x: torch.ops.aten._adaptive_avg_pool2d_backward(x.view(1, 2, 3), x.view(1, 2, 3, 1)), "Expected dimensions"),
         (lambda x: x.lerp(x, 1 + 2j), "cannot be converted"),
+        (lambda x: x - True, "with a bool tensor is not supported"),
+        (lambda x: x.add(1, alpha=True), "Boolean alpha only supported for Boolean results"),
         (lambda x: x.byte().addcmul(x.byte(), x.byte(), value=1j), "cannot be converted"),
     ],
 )

@@ -74,6 +74,13 @@ def test_a_fused_step_is_one_launch_for_a_list(rate):
     assert counts == [4, 4]
 
 
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("where", ["npu", "cpu"])
+def test_a_fused_rate_is_a_tensor_of_one_number_anywhere(where, rank):
+    rate = torch.tensor(0.1).reshape([1] * rank).to(where)
+    assert_same(fused_steps("npu", rate), fused_steps("cpu", 0.1))
+
+
 @pytest.mark.parametrize("foreach", [None, False])
 def test_gradients_are_clipped(foreach):
     results = []

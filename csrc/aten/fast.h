@@ -68,9 +68,9 @@ bool applies(const at::Tensor& first, const Tensors&... others) {
   return is_plain(impl) && (is_like(others.unsafeGetTensorImpl(), impl) && ...) && has_dtype<kRule>(first.scalar_type());
 }
 
-// Whether a Scalar is there and leaves the dtype of a tensor alone.
+// Whether a Scalar is there and leaves the dtype of a tensor alone. Bools never fit: some operators refuse them.
 inline bool fits(const at::Scalar& scalar, at::ScalarType dtype) {
-  if (at::isFloatingType(dtype)) return !scalar.isComplex();
+  if (at::isFloatingType(dtype)) return !scalar.isComplex() && !scalar.isBoolean();
   return at::isIntegralType(dtype, /*includeBool=*/false) && scalar.isIntegral(/*includeBool=*/false) && !scalar.isUnsigned();
 }
 inline bool fits(const std::optional<at::Scalar>& scalar, at::ScalarType dtype) {
@@ -86,8 +86,8 @@ inline bool is_fitting_number(const at::Tensor& number, const at::Tensor& tensor
   const c10::TensorImpl* impl = number.unsafeGetTensorImpl();
   if (!impl->is_wrapped_number() || !impl->is_cpu()) return false;
   const at::ScalarType dtype = tensor.scalar_type();
-  if (at::isFloatingType(dtype)) return number.scalar_type() != at::kComplexDouble;
-  return at::isIntegralType(dtype, /*includeBool=*/false) && number.scalar_type() == at::kLong;
+  if (number.scalar_type() == at::kLong) return at::isFloatingType(dtype) || at::isIntegralType(dtype, /*includeBool=*/false);
+  return number.scalar_type() == at::kDouble && at::isFloatingType(dtype);
 }
 
 // Whether `out` can be written as it is: the layout of `input`, the rule's dtype, and not a shifted view of an input's memory.
