@@ -114,3 +114,9 @@ def test_complex_factors():
     lists = [tensors(seed, dtype=torch.complex64) for seed in range(3)]
     factors = torch.tensor([1 + 2j, 3, 4j, 0.5, 6 - 1j])
     assert_same(torch._foreach_addcmul(*on_npu(lists), factors), torch._foreach_addcmul(*lists, factors))
+
+
+def test_factors_are_not_rounded_to_half_precision():
+    zero, first, second = ([torch.full((3,), value, dtype=torch.bfloat16, device="npu")] for value in (0, 15, 17))
+    for factors in ([1.003], torch.tensor([1.003])):
+        assert torch._foreach_addcmul(zero, first, second, factors)[0].tolist() == [256] * 3  # 255 with a rounded factor

@@ -272,7 +272,7 @@ def test_weighted_bags():
 def test_a_bag_names_an_index_out_of_range_at_once():
     table = torch.ones(7, 3, device="npu")
     for index in (-1, 7):
-        with pytest.raises(RuntimeError, match="idx >= 0 && idx < num_embeddings"):
+        with pytest.raises(RuntimeError, match=r"num_embeddings|valid range"):
             F.embedding_bag(torch.tensor([[index, 1]], device="npu"), table)
 
 

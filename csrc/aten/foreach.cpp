@@ -35,14 +35,14 @@ namespace {
 
 using Scalars = at::ArrayRef<at::Scalar>;
 
-// The device takes these factors as a tensor. They travel through pinned memory, so that nobody waits.
+// The device takes these factors as a tensor, for bfloat16 in float32. They travel through pinned memory, so that nobody waits.
 at::Tensor on_device(Scalars scalars, at::ScalarType dtype) {
   const at::Tensor host = at::empty({static_cast<int64_t>(scalars.size())}, at::TensorOptions(at::kDouble).pinned_memory(true));
   auto* values = host.mutable_data_ptr<double>();
   for (const at::Scalar& scalar : scalars) *values++ = scalar.toDouble();
   const at::Tensor device = empty(host.sizes(), at::kDouble);
   device.copy_(host, /*non_blocking=*/true);
-  return device.to(dtype);
+  return device.to(dtype == at::kBFloat16 ? at::kFloat : dtype);
 }
 
 using PointwiseCall = void (*)(at::ITensorListRef, at::ITensorListRef, at::ITensorListRef, const at::Tensor&, at::ITensorListRef);
