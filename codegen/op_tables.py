@@ -90,6 +90,8 @@ class DeviceFunction:
     results: tuple  # of Parameter: where the results of a functional ATen kernel are copied, in order
     engine: str | None
     sync: bool
+    overlaps: bool  # what is written may hold several elements in one place
+    judges: bool  # it may refuse the values that its tensors hold
     dtypes: tuple  # keys of DTYPE_SETS and dtypes: what the first tensor may be; empty for anything
     promotes: bool  # one of the tensors is enough
     shapes: str | None  # a word of SHAPE_RULES
@@ -348,6 +350,8 @@ DTYPE_WORD = "|".join((*DTYPE_SETS, *DTYPES))
 DEVICE_FIELDS = {
     "engine": r"\w+",
     "sync": "",
+    "overlaps": "",
+    "judges": "",
     "unused": r"\w+(?:, *\w+)*",
     "dtypes": rf"(?:{DTYPE_WORD})(?: (?:{DTYPE_WORD}))*",
     "promoted": rf"(?:{DTYPE_WORD})(?: (?:{DTYPE_WORD}))*",
@@ -392,7 +396,8 @@ def read_device_row(row):
     check_used(row, call.function if bound else f"kernel {kernel}", scope, used, unused)
     return DeviceFunction(
         row, row.key, parameters, bound, kernel, kernel_arguments, results,
-        fields.get("engine"), "sync" in fields, tuple(fields.get("dtypes", fields.get("promoted", "")).split()),
+        fields.get("engine"), "sync" in fields, "overlaps" in fields, "judges" in fields,
+        tuple(fields.get("dtypes", fields.get("promoted", "")).split()),
         "promoted" in fields, fields.get("shapes"),
     )  # fmt: skip
 

@@ -60,7 +60,8 @@ def call_types(function, parameter):
             descriptor = "OptionalTensorListArg" if kind.optional else "OutputListArg"
         return (OPTIONAL_LISTS.get(kind.base, declared) if kind.optional else declared), descriptor, handle
     if kind.base == "Tensor":
-        descriptor = "OutputArg" if kind.written else "TensorArg"
+        written = "OverlappingOutputArg" if function.overlaps else "OutputArg"
+        descriptor = written if kind.written else "TensorArg"
         return ("TensorOrNone" if kind.optional else "const at::Tensor&"), descriptor, "aclTensor*"
     if kind.base == "Scalar":
         return ("const std::optional<at::Scalar>&" if kind.optional else "const at::Scalar&"), "ScalarArg", "aclScalar*"
@@ -101,6 +102,7 @@ def call_definition(function):
     else:
         arguments = [f"{kind}({item.name})" for kind, item in zip(descriptors, function.parameters, strict=True)]
         lines += [f"  launch({', '.join([f'f_{function.name}', *arguments])});"]
+        lines += [f'  report_if_over("{function.name}");'] if function.judges else []
     return "\n".join([*lines, "}"])
 
 

@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch_npu  # noqa: F401
 from support import assert_same
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -76,6 +78,14 @@ def test_dispatch_modes_see_the_call():
         with torch.set_grad_enabled(gradients), Names():
             both()[1].exp() + 1
         assert {"aten.exp.default", "aten.add.Tensor"} <= set(names)
+
+
+def test_the_dispatcher_of_python_calls_once():
+    x = torch.ones(2, 2, device="npu")
+    with FakeTensorMode() as mode, enable_python_dispatcher():
+        assert torch.sin(mode.from_tensor(x) + 1).shape == (2, 2)
+    compiled = torch.compile(lambda t: torch.sin(t + 1), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x), torch.sin(x + 1))
 
 
 def test_marked_views_are_resolved():

@@ -1,4 +1,6 @@
-"""Indices are data: npu finds a wrong one after the call, names operator and index, and writes nothing outside of a buffer."""
+"""Indices are data: npu finds a wrong one when it runs, names operator and index, and writes nothing outside of a buffer."""
+
+import os
 
 import pytest
 import torch
@@ -74,10 +76,41 @@ WRONG = {
 def test_a_wrong_index_is_reported_with_operator_and_value(name):
     call, index = WRONG[name]
     table = torch.ones(ROWS, COLUMNS, device="npu")
-    with pytest.raises(RuntimeError, match=rf"(?s)task 'aclnn\w+' failed.*(?<![\w-]){index}\b"):
+    with pytest.raises((RuntimeError, IndexError), match=rf"(?s)task 'aclnn\w+' failed.*(?<![\w-]){index}\b"):
         call(table)
         torch.npu.synchronize()
     assert_same(torch.ones(2, device="npu") + 1, torch.full((2,), 2.0))
+
+
+@pytest.mark.parametrize(
+    ("error", "call"),
+    [
+        (IndexError, lambda x: x[at(9)]),
+        (IndexError, lambda x: F.embedding(at(9), x)),
+        (RuntimeError, lambda x: x.gather(0, at(9).view(1, 1))),
+        (RuntimeError, lambda x: x.masked_scatter_(x > 0, x[0])),
+    ],
+)
+def test_a_call_that_runs_at_once_raises_as_on_the_cpu(error, call):
+    if os.environ.get("SOFTNPU_LAUNCH") in ("queue", "shuffle"):
+        pytest.skip("no call runs at once")
+    table = torch.ones(ROWS, COLUMNS, device="npu")
+    torch.npu.synchronize()
+    with pytest.raises(error):
+        call(table)
+
+
+def test_an_index_of_the_host_is_taken_by_index_fill():
+    x = torch.zeros(3, 2, device="npu")
+    assert x.index_fill_(0, torch.tensor([2]), 1).tolist() == [[0, 0], [0, 0], [1, 1]]
+    with pytest.raises(RuntimeError, match="complex Scalar"):
+        x.index_fill_(0, torch.tensor([2]), 1j)
+
+
+def test_an_empty_index_adds_nothing():
+    x, none = torch.ones(3, 2, device="npu"), torch.empty(0, dtype=torch.int64, device="npu")
+    assert x.index_add(0, none, x[:0]).tolist() == x.tolist()
+    assert x.index_reduce(0, none, x[:0], "prod").tolist() == x.tolist()
 
 
 def test_a_negative_count_is_reported():

@@ -183,3 +183,23 @@ def test_distributions_over_the_gamma_family_have_gradients():
     assert torch.isfinite(shape.grad).all() and (shape.grad > 0).all()
     torch.distributions.Dirichlet(shape).rsample((5,)).square().sum().backward()
     assert torch.isfinite(shape.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64], ids=str)
+def test_unsigned_integers_are_drawn_over_their_whole_range(dtype):
+    limit = torch.iinfo(dtype).max
+    draw = torch.empty(4000, dtype=dtype, device="npu").random_().tolist()
+    assert max(draw) > 0.99 * limit and min(draw) < 0.01 * limit
+    assert set(torch.randint(3, 5, (200,), dtype=dtype, device="npu").tolist()) == {3, 4}
+
+
+def test_a_wide_range_of_integers_has_no_favourites():
+    limit = 3 * 2**30
+    shares = torch.randint(limit, (400_000,), device="npu").div(limit // 8, rounding_mode="floor").bincount() / 400_000
+    assert (shares[:8] - 1 / 8).abs().max() < 0.003
+
+
+def test_half_precision_uniform_has_the_resolution_of_its_dtype():
+    draw = torch.empty(10_000, dtype=torch.float16, device="npu").uniform_(-100, 100)
+    assert draw.unique().numel() > 4000
+    assert draw.min() >= -100 and draw.max() < 100

@@ -90,3 +90,31 @@ def test_autograd_follows_writes_through_views():
         (y**2).sum().backward()
         results.append(x.grad)
     assert_same(results[1], results[0])
+
+
+def test_a_lazy_clone_shares_memory_until_the_first_write():
+    base = torch.arange(4.0, device="npu")
+    address = base.data_ptr()
+    clone = base._lazy_clone()
+    assert torch._C._is_cow_tensor(base) and torch._C._is_cow_tensor(clone)
+    base.view(2, 2).add_(1)
+    clone.record_stream(torch.npu.current_stream())
+    assert base.tolist() == [1, 2, 3, 4]
+    assert clone.tolist() == [0, 1, 2, 3]
+    clone.mul_(2)  # the last owner keeps the memory
+    assert clone.data_ptr() == address
+    assert clone.tolist() == [0, 2, 4, 6]
+    torch._foreach_add_([clone._lazy_clone(), base], 1)
+    assert clone.tolist() == [0, 2, 4, 6]
+
+
+def test_fills_reach_the_one_element_of_an_expanded_tensor():
+    x = torch.zeros(1, device="npu").expand(4)
+    x.fill_(2)
+    assert x.tolist() == [2] * 4
+    with pytest.warns(UserWarning, match="index_fill_ on expanded tensors"):
+        x.index_fill_(0, torch.tensor([1], device="npu"), 3)
+    assert x.tolist() == [3] * 4
+    with pytest.warns(UserWarning, match="masked_fill_ on expanded tensors"):
+        x.masked_fill_(torch.tensor([True, False, False, False], device="npu"), 4)
+    assert x.tolist() == [4] * 4

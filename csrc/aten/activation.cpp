@@ -229,6 +229,8 @@ at::Tensor& complex_out(const at::Tensor& real, const at::Tensor& imag, at::Tens
 
 at::Tensor& polar_out(const at::Tensor& abs, const at::Tensor& angle, at::Tensor& out) {
   TORCH_CHECK_NOT_IMPLEMENTED(abs.scalar_type() != at::kHalf, "\"polar_cpu\" not implemented for 'Half'");
+  TORCH_CHECK(abs.scalar_type() == angle.scalar_type(), "Expected object of scalar type ", abs.scalar_type(),
+              " but got scalar type ", angle.scalar_type(), " for second argument");
   return complex_out(abs * angle.cos(), abs * angle.sin(), out);
 }
 

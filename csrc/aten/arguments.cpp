@@ -43,6 +43,7 @@ constexpr std::array<int8_t, static_cast<size_t>(c10::ScalarType::NumOptions)> d
   set(Byte, ACL_UINT8), set(UInt16, ACL_UINT16), set(UInt32, ACL_UINT32), set(UInt64, ACL_UINT64);
   set(ComplexHalf, ACL_COMPLEX32), set(ComplexFloat, ACL_COMPLEX64), set(ComplexDouble, ACL_COMPLEX128);
   set(Float8_e5m2, ACL_FLOAT8_E5M2), set(Float8_e4m3fn, ACL_FLOAT8_E4M3FN), set(Float8_e8m0fnu, ACL_FLOAT8_E8M0);
+  set(Float8_e5m2fnuz, ACL_SOFT_FLOAT8_E5M2FNUZ), set(Float8_e4m3fnuz, ACL_SOFT_FLOAT8_E4M3FNUZ);
   return table;
 }();
 

@@ -111,11 +111,11 @@ class TensorArg {
   void give_shape_to(const at::Tensor& tensor) const;
 
  protected:
-  struct Written {};
-  TensorArg(TensorOrNone tensor, Written) : tensor_(tensor.impl()) {
+  enum class Written { kApart, kOverlapping };
+  TensorArg(TensorOrNone tensor, Written written) : tensor_(tensor.impl()) {
     if (tensor_ == nullptr) return;
     if (C10_UNLIKELY(!detail::is_plain(tensor_))) refuse_to_write();
-    if (C10_UNLIKELY(!tensor_->is_non_overlapping_and_dense())) refuse_overlap();
+    if (C10_UNLIKELY(!tensor_->is_non_overlapping_and_dense()) && written == Written::kApart) refuse_overlap();
     descriptor_ = make_descriptor<Access::kWrite>(tensor_);
   }
 
@@ -133,8 +133,15 @@ class TensorArg {
 // one place.
 class OutputArg : public TensorArg {
  public:
-  explicit OutputArg(TensorOrNone tensor) : TensorArg(tensor, Written()) {}
+  explicit OutputArg(TensorOrNone tensor) : TensorArg(tensor, Written::kApart) {}
   explicit OutputArg(const at::Tensor& tensor) : OutputArg(TensorOrNone(tensor)) {}
+};
+
+// For operators that write one value, or say nothing about which of several values stays: elements may lie in one place.
+class OverlappingOutputArg : public TensorArg {
+ public:
+  explicit OverlappingOutputArg(TensorOrNone tensor) : TensorArg(tensor, Written::kOverlapping) {}
+  explicit OverlappingOutputArg(const at::Tensor& tensor) : OverlappingOutputArg(TensorOrNone(tensor)) {}
 };
 
 class TensorListArg {

@@ -65,9 +65,10 @@ bool autograd_may_be_skipped(c10::DispatchKeySet keys, const Operands&... operan
   return (detail::is_untracked(operands, gradients) && ...);
 }
 
-// Keys that lead to PyTorch's autograd kernel and from there to the device.
+// Keys that lead to PyTorch's autograd kernel and from there to the device. What comes before autograd has had its turn, although
+// its key may still be there: Python's dispatcher would call us again without end.
 inline c10::DispatchKeySet with_autograd(c10::DispatchKeySet keys) {
-  return keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(c10::DispatchKey::AutogradOther);
+  return (keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradOther);
 }
 
 }  // namespace torch_npu

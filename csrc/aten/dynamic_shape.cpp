@@ -46,6 +46,25 @@ at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
   return out.copy_(found);
 }
 
+// Of a size that the caller knows: no wait.
+at::Tensor& nonzero_static_out(const at::Tensor& self, int64_t size, int64_t fill_value, at::Tensor& out) {
+  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
+  TORCH_CHECK(out.scalar_type() == at::kLong, "nonzero_static: Expected out tensor to have scalar type Long but got scalar type ",
+              out.scalar_type());
+  TORCH_CHECK(self.device() == out.device(), "expected self and out to be on the same device, but got out on ", out.device(),
+              " and self on ", self.device());
+  const DeviceScope scope(self);
+  at::native::resize_output(out, {size, self.dim()});
+  call::aclnnSoftNonzeroStatic(self, size, fill_value, out);
+  return out;
+}
+
+at::Tensor nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_value) {
+  const DeviceScope scope(self);
+  at::Tensor out = empty({0}, at::kLong);
+  return nonzero_static_out(self, size, fill_value, out);
+}
+
 at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
   TORCH_CHECK(self.device() == mask.device(), "Expected all tensors to be on the same device, but found at least two devices, ",
@@ -181,6 +200,8 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> o
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("nonzero", TORCH_FN(nonzero));
   m.impl("nonzero.out", TORCH_FN(nonzero_out));
+  m.impl("nonzero_static", TORCH_FN(nonzero_static));
+  m.impl("nonzero_static.out", TORCH_FN(nonzero_static_out));
   m.impl("masked_select", TORCH_FN(masked_select));
   m.impl("masked_select.out", TORCH_FN(masked_select_out));
   m.impl("_unique2", TORCH_FN(unique2));

@@ -24,6 +24,11 @@ void check_options(OptionalLayout layout, OptionalDevice device, std::optional<b
   if (device.has_value() && device->has_index()) checked_device(device->index());
 }
 
+void warn_if_complex_half(OptionalDtype dtype) {
+  if (C10_LIKELY(dtype != at::kComplexHalf)) return;
+  TORCH_WARN_ONCE("ComplexHalf support is experimental and many operators don't support it yet.");
+}
+
 const at::Tensor& filled_if_deterministic(const at::Tensor& tensor) {
   if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory())) {
     at::native::fill_empty_deterministic_(const_cast<at::Tensor&>(tensor));
@@ -34,6 +39,7 @@ const at::Tensor& filled_if_deterministic(const at::Tensor& tensor) {
 at::Tensor empty_memory_format(at::IntArrayRef size, OptionalDtype dtype, OptionalLayout layout, OptionalDevice device,
                                std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
   check_options(layout, device, pin_memory);
+  warn_if_complex_half(dtype);
   const DeviceScope scope(device);
   const at::Tensor tensor = empty(size, c10::dtype_or_default(dtype));
   if (format.value_or(at::MemoryFormat::Contiguous) != at::MemoryFormat::Contiguous) {
@@ -45,6 +51,7 @@ at::Tensor empty_memory_format(at::IntArrayRef size, OptionalDtype dtype, Option
 at::Tensor empty_strided_of(at::IntArrayRef size, at::IntArrayRef stride, OptionalDtype dtype, OptionalLayout layout,
                             OptionalDevice device, std::optional<bool> pin_memory) {
   check_options(layout, device, pin_memory);
+  warn_if_complex_half(dtype);
   const DeviceScope scope(device);
   return filled_if_deterministic(empty_strided(size, stride, c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype))));
 }
@@ -116,6 +123,32 @@ at::Tensor& eye_m_out(int64_t n, int64_t m, at::Tensor& out) {
 
 at::Tensor& eye_out(int64_t n, at::Tensor& out) { return eye_m_out(n, n, out); }
 
+// ---- windows ----
+
+at::Tensor kaiser_window(int64_t length, bool periodic, double beta, OptionalDtype dtype, OptionalLayout layout,
+                         OptionalDevice device, std::optional<bool> pin_memory) {
+  check_options(layout, device, pin_memory);
+  TORCH_CHECK(length >= 0, "kaiser_window requires non-negative window_length, got window_length=", length);
+  const at::ScalarType type = c10::dtype_or_default(dtype);
+  TORCH_CHECK(at::isFloatingType(type), "kaiser_window expects floating point dtypes, got: ", type);
+  const DeviceScope scope(device);
+  const at::Tensor out = empty({length}, type);
+  call::aclnnSoftKaiserWindow(length, periodic, beta, out);
+  return out;
+}
+
+constexpr double kDefaultBeta = 12;
+
+at::Tensor kaiser_window_periodic(int64_t length, bool periodic, OptionalDtype dtype, OptionalLayout layout,
+                                  OptionalDevice device, std::optional<bool> pin_memory) {
+  return kaiser_window(length, periodic, kDefaultBeta, dtype, layout, device, pin_memory);
+}
+
+at::Tensor kaiser_window_default(int64_t length, OptionalDtype dtype, OptionalLayout layout, OptionalDevice device,
+                                 std::optional<bool> pin_memory) {
+  return kaiser_window(length, /*periodic=*/true, kDefaultBeta, dtype, layout, device, pin_memory);
+}
+
 // ---- positions of a triangle ----
 
 using IndicesCall = void (*)(int64_t row, int64_t col, int64_t offset, const at::Tensor& out);
@@ -166,6 +199,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("logspace.out", TORCH_FN(logspace_out));
   m.impl("eye.out", TORCH_FN(eye_out));
   m.impl("eye.m_out", TORCH_FN(eye_m_out));
+  m.impl("kaiser_window", TORCH_FN(kaiser_window_default));
+  m.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));
+  m.impl("kaiser_window.beta", TORCH_FN(kaiser_window));
   m.impl("tril_indices", TORCH_FN(tril_indices));
   m.impl("triu_indices", TORCH_FN(triu_indices));
   m.impl("record_stream", TORCH_FN(record_stream));

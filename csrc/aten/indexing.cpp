@@ -1,5 +1,6 @@
 // x[indices] and x[indices] = values. Masks become positions first, so the device sees integers only.
 #include <ATen/MemoryOverlap.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/native/IndexingUtils.h>
 #include <ATen/native/TensorAdvancedIndexingUtils.h>
 #include <ATen/ops/index_copy_meta.h>
@@ -10,6 +11,7 @@
 #include <torch/library.h>
 
 #include "aten/device_scope.h"
+#include "aten/infer.h"
 #include "aten/structured.h"
 #include "plugin/calls.h"
 
@@ -21,6 +23,10 @@ using Indices = c10::List<std::optional<at::Tensor>>;
 // Integer positions on the device of `self`; an undefined tensor stands for a whole dimension.
 std::vector<at::Tensor> positions(const at::Tensor& self, const Indices& indices) {
   at::native::checkIndexTensorTypes(at::IOptTensorListRef(indices), /*allow_int=*/true);
+  for (const std::optional<at::Tensor>& index : indices) {
+    const bool fits = !index || !index->defined() || index->is_cpu() || index->device() == self.device();
+    TORCH_CHECK(fits, "indices should be either on cpu or on the same device as the indexed tensor (", self.device(), ")");
+  }
   std::vector<at::Tensor> tensors = at::native::expandTensors(self, at::IOptTensorListRef(indices), /*ensure_same_device=*/true);
   for (at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
@@ -91,8 +97,6 @@ at::Tensor& index_out(const at::Tensor& self, const Indices& indices, at::Tensor
 at::Tensor& index_put(at::Tensor& self, const Indices& indices, const at::Tensor& values, bool accumulate, bool unsafe) {
   TORCH_CHECK_INDEX(indices.size() <= static_cast<size_t>(self.dim()), "too many indices for tensor of dimension ", self.dim(),
                     " (got ", indices.size(), ")");
-  TORCH_CHECK(self.scalar_type() == values.scalar_type(), "Index put requires the source and destination dtypes match, got ",
-              self.scalar_type(), " for the destination and ", values.scalar_type(), " for the source.");
   if (at::has_internal_overlap(self) == at::MemOverlap::Yes) {
     TORCH_WARN(
         "Use of index_put_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation. ",
@@ -107,6 +111,8 @@ at::Tensor& index_put(at::Tensor& self, const Indices& indices, const at::Tensor
   const at::DimVector sizes = selected_sizes(self, where);
   TORCH_CHECK(at::is_expandable_to(values.sizes(), sizes), "shape mismatch: value tensor of shape ", values.sizes(),
               " cannot be broadcast to indexing result of shape ", at::IntArrayRef(sizes));
+  TORCH_CHECK(self.scalar_type() == values.scalar_type(), "Index put requires the source and destination dtypes match, got ",
+              self.scalar_type(), " for the destination and ", values.scalar_type(), " for the source.");
   for (const at::Tensor& tensor : where) {
     at::assert_no_overlap(self, tensor);
     if (tensor.defined() && tensor.numel() == 0) return self;
@@ -117,6 +123,20 @@ at::Tensor& index_put(at::Tensor& self, const Indices& indices, const at::Tensor
 }
 
 // ---- along one dimension ----
+
+at::Tensor& index_fill(at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value) {
+  infer::index_fill(self, dim, index, value);
+  at::maybe_wrap_dim(dim, self.dim());
+  const DeviceScope scope(self);
+  if (index.is_cpu()) {
+    const at::Tensor dense = index.to(at::kLong).contiguous();
+    const at::IntArrayRef places(dense.const_data_ptr<int64_t>(), static_cast<size_t>(dense.numel()));
+    call::aclnnInplaceIndexFillTensor(self, dim, places, value);
+  } else {
+    call::aclnnInplaceIndexFill(self, dim, index, value);
+  }
+  return self;
+}
 
 at::Tensor& index_fill_tensor(at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ", value.dim(),
@@ -231,6 +251,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("index.Tensor", TORCH_FN(index));
   m.impl("index.Tensor_out", TORCH_FN(index_out));
   m.impl("_index_put_impl_", TORCH_FN(index_put));
+  m.impl("index_fill_.int_Scalar", TORCH_FN(index_fill));
   m.impl("index_fill_.int_Tensor", TORCH_FN(index_fill_tensor));
   m.impl("index_copy", TORCH_FN(index_copy));
   m.impl("index_copy.out", TORCH_FN(index_copy_into<Form::kOut>));

@@ -140,7 +140,11 @@ void check_pairs(std::initializer_list<NamedSizes> pairs) {
 
 }  // namespace
 
-Outputs<1> absolute(const at::Tensor& self) { return {like(self, c10::toRealValueType(self.scalar_type()))}; }
+Outputs<1> absolute(const at::Tensor& self) {
+  Output output = like(self, c10::toRealValueType(self.scalar_type()));
+  output.casts = self.is_complex();
+  return {output};
+}
 
 Outputs<1> truth_of_two(const at::Tensor& self, const at::Tensor& other) { return {broadcast({self, other}, at::kBool)}; }
 
@@ -230,21 +234,19 @@ Outputs<2> along_dim(const char* name, const at::Tensor& self, int64_t dim, bool
 }
 
 Outputs<2> kthvalue(const at::Tensor& self, int64_t k, int64_t dim, bool keepdim) {
+  Outputs<2> outputs = along_dim("kthvalue()", self, dim, keepdim);
   dim = at::maybe_wrap_dim(dim, self.dim());
   const int64_t count = self.dim() > 0 ? self.size(dim) : 1;
   TORCH_CHECK(k >= 1 && k <= count, "kthvalue(): selected number k out of range for dimension ", dim);
-  Outputs<2> outputs = along_dim("kthvalue()", self, dim, keepdim);
   outputs[0].apart = {self};
   return outputs;
 }
 
-Outputs<1> nonzero_static(const at::Tensor& self, int64_t size, int64_t /*fill_value*/) {
-  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
-  return {sized({size, self.dim()}, self.options().dtype(at::kLong))};
-}
-
-Outputs<1> histc(const at::Tensor& self, int64_t bins, const at::Scalar& /*min*/, const at::Scalar& /*max*/) {
-  TORCH_CHECK(bins > 0, "bins must be > 0");
+Outputs<1> histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  TORCH_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
+  const double first = min.toDouble(), last = max.toDouble();
+  TORCH_CHECK(std::isfinite(first) && std::isfinite(last), "torch.histc: range of [", first, ", ", last, "] is not finite");
+  TORCH_CHECK(first <= last, "torch.histc: max must be larger than min");
   return {sized({bins}, self.options())};
 }
 
@@ -385,6 +387,12 @@ Outputs<1> bucketize(const at::Tensor& self, const at::Tensor& boundaries, bool 
 }
 
 void masked_fill(const at::Tensor& self, const at::Tensor& mask) {
+  if (at::has_internal_overlap(self) == at::MemOverlap::Yes) {
+    TORCH_WARN(
+        "Use of masked_fill_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation. ",
+        "This also applies to advanced indexing e.g. tensor[mask] = scalar");
+  }
+  at::assert_no_partial_overlap(self, mask);
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
               mask.dtype());
   check_inplace_broadcast(self, mask);
@@ -419,12 +427,18 @@ bool is_index(const at::Tensor& tensor) { return tensor.scalar_type() == at::kLo
 void index_fill(const at::Tensor& self, int64_t /*dim*/, const at::Tensor& index, const at::Scalar& value) {
   TORCH_CHECK_INDEX(is_index(index), "index_fill_(): Expected dtype int64 for index.");
   at::assert_no_overlap(self, index);
+  if (at::has_internal_overlap(self) == at::MemOverlap::Yes) {
+    TORCH_WARN(
+        "Use of index_fill_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation. ",
+        "This also applies to advanced indexing e.g. tensor[index, :, :] = scalar");
+  }
   TORCH_CHECK(self.is_complex() || !value.isComplex(),
               "index_fill_(): Converting complex Scalar to non-complex type is not supported");
   TORCH_CHECK_INDEX(index.dim() <= 1, "Index has to be a vector/scalar");
 }
 
-void put(const at::Tensor& self, const at::Tensor& index, const at::Tensor& source, bool /*accumulate*/) {
+void put(const at::Tensor& self, const at::Tensor& index, const at::Tensor& source, bool accumulate) {
+  if (!accumulate) at::globalContext().alertNotDeterministic("put_");
   TORCH_CHECK(is_index(index), "put_(): Expected a long tensor for index, but got ", index.scalar_type());
   TORCH_CHECK(self.scalar_type() == source.scalar_type(), "put_(): self and source expected to have the same dtype, but got ",
               "self.dtype = ", self.scalar_type(), " and source.dtype = ", source.scalar_type());
@@ -432,6 +446,9 @@ void put(const at::Tensor& self, const at::Tensor& index, const at::Tensor& sour
                     "put_(): Expected source and index to have the same number of elements, but got ",
                     "source.numel() = ", source.numel(), ", index.numel() = ", index.numel());
   TORCH_CHECK_INDEX(self.numel() != 0 || index.numel() == 0, "put_(): Tried to put elements into an empty tensor");
+  at::assert_no_internal_overlap(self);
+  at::assert_no_overlap(self, index);
+  at::assert_no_overlap(self, source);
 }
 
 Outputs<1> take(const at::Tensor& self, const at::Tensor& index) {
@@ -454,6 +471,12 @@ Outputs<1> index_select(const at::Tensor& self, int64_t dim, const at::Tensor& i
   Output output = sized(self.sizes(), self.options());
   if (self.dim() > 0) output.sizes[dim] = index.numel();
   return {output};
+}
+
+Outputs<1> unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t /*dim*/, int64_t size, int64_t step) {
+  TORCH_CHECK_VALUE(step > 0, "step is ", step, " but must be > 0");
+  TORCH_CHECK(size >= 0, "size is ", size, " but must be >= 0");
+  return {sized(input_sizes, grad.options())};
 }
 
 Outputs<1> reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding) {

@@ -206,7 +206,6 @@ inline void baddbmm(const at::Tensor& /*self*/, const at::Tensor& batch1, const 
   bmm(batch1, batch2);
 }
 Outputs<2> kthvalue(const at::Tensor& self, int64_t k, int64_t dim, bool keepdim);
-Outputs<1> nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_value);
 Outputs<1> histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max);
 Outputs<1> cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> compute_mode);
 Outputs<1> cdist_backward(const at::Tensor& grad, const at::Tensor& x1, const at::Tensor& x2, double p, const at::Tensor& cdist);
@@ -222,9 +221,7 @@ void masked_scatter(const at::Tensor& self, const at::Tensor& mask, const at::Te
 void index_fill(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value);
 void put(const at::Tensor& self, const at::Tensor& index, const at::Tensor& source, bool accumulate);
 Outputs<1> take(const at::Tensor& self, const at::Tensor& index);
-inline Outputs<1> unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t, int64_t, int64_t) {
-  return {sized(input_sizes, grad.options())};
-}
+Outputs<1> unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t dim, int64_t size, int64_t step);
 Outputs<1> reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding);
 inline Outputs<1> padded_backward(const at::Tensor&, const at::Tensor& self, at::IntArrayRef) { return {formatted_like(self)}; }
 

@@ -2,6 +2,7 @@
 
 #include "acl/library.h"
 #include "core/allocator.h"
+#include "core/wait.h"
 
 namespace torch_npu::detail {
 
@@ -24,6 +25,16 @@ void refuse(const char* name, aclnnStatus status, std::initializer_list<std::str
   const bool is_dtype = reason.find("not implemented for") != std::string::npos;
   TORCH_CHECK_NOT_IMPLEMENTED(!is_dtype, reason, "\nArguments: ", join(arguments));
   TORCH_CHECK(false, reason, "\nArguments: ", join(arguments));
+}
+
+void report_failure(NPUStream stream, const char* name) {
+  constexpr int32_t kShortest = 1;  // millisecond: the stream is idle
+  const aclError code = ACL_FN(aclrtSynchronizeStreamWithTimeout)(stream.stream(), kShortest);
+  if (code == ACL_SUCCESS || is_timeout(code)) [[likely]]
+    return;
+  const std::string reason = acl::describe(code, name);
+  TORCH_CHECK_INDEX(reason.find("IndexError") == std::string::npos, reason);
+  TORCH_CHECK(false, reason);
 }
 
 void run_with_workspace(NPUStream stream, const char* name, RunFunction run, uint64_t workspace_size, aclOpExecutor* executor) {

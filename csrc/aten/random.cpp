@@ -33,11 +33,26 @@ void check_dtype(bool fine, const char* kernel, const at::Tensor& tensor) {
   TORCH_CHECK_NOT_IMPLEMENTED(fine || tensor.numel() == 0, '"', kernel, "\" not implemented for '", tensor.scalar_type(), "'");
 }
 
+void check_uniform(at::ScalarType dtype, double from, double to) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "check_uniform_bounds", [&] {
+    const auto largest = static_cast<double>(std::numeric_limits<scalar_t>::max());
+    TORCH_CHECK(std::abs(from) <= largest, "from is out of bounds for ", dtype);
+    TORCH_CHECK(std::abs(to) <= largest, "to is out of bounds for ", dtype);
+    TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+    TORCH_CHECK(to - from <= largest, "uniform_ expects to-from <= std::numeric_limits<", dtype, ">::max(), but found to=", to,
+                " and from=", from, " which result in to-from to exceed the limit");
+  });
+}
+
+void check_deviations(const at::Tensor& std) {
+  TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
+  TORCH_CHECK(std.numel() == 0 || std.min().ge(0).item<bool>(), "normal expects all elements of std >= 0.0");
+}
+
 // ---- in place ----
 
 at::Tensor& uniform_(at::Tensor& self, double from, double to, OptionalGenerator generator) {
-  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
-  check_dtype(self.is_floating_point() || self.is_complex(), "check_uniform_bounds", self);
+  check_uniform(c10::toRealValueType(self.scalar_type()), from, to);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   call::aclnnInplaceUniform(self.is_complex() ? at::view_as_real(self) : self, from, to, philox.seed, philox.offset);
@@ -135,6 +150,10 @@ int64_t default_limit(at::ScalarType dtype) {
       return int64_t{1} << 7;
     case at::kShort:
       return int64_t{1} << 15;
+    case at::kUInt16:
+      return int64_t{1} << 16;
+    case at::kUInt32:
+      return int64_t{1} << 32;
     case at::kInt:
       return int64_t{1} << 31;
     case at::kHalf:
@@ -151,7 +170,13 @@ int64_t default_limit(at::ScalarType dtype) {
 }
 
 at::Tensor& random_from_to(at::Tensor& self, int64_t from, std::optional<int64_t> to, OptionalGenerator generator) {
-  const int64_t limit = to.value_or(default_limit(self.scalar_type()));
+  int64_t limit = to.value_or(default_limit(self.scalar_type()));
+  if (to.has_value() && self.is_floating_point()) {
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "random_update_from_to", [&] {
+      from = at::native::templates::update_from<scalar_t>(from);
+      limit = at::native::templates::update_to<scalar_t>(limit);
+    });
+  }
   TORCH_CHECK(from < limit, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", limit);
   if (to.has_value()) at::native::templates::check_from_to_in_range(from, limit - 1, self.dtype());
   const DeviceScope scope(self);
@@ -195,7 +220,7 @@ at::Tensor normal_tensor_float(const at::Tensor& mean, double std, OptionalGener
 }
 
 at::Tensor normal_float_tensor(double mean, const at::Tensor& std, OptionalGenerator generator) {
-  TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
+  check_deviations(std);
   check_dtype(std.is_floating_point(), "normal_kernel_cpu", std);
   const DeviceScope scope(std);
   auto [out] = allocate(infer::dense_like_self(std));
@@ -205,7 +230,7 @@ at::Tensor normal_float_tensor(double mean, const at::Tensor& std, OptionalGener
 }
 
 at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator) {
-  TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
+  check_deviations(std);
   check_dtype(mean.is_floating_point(), "normal_kernel_cpu", mean);
   const DeviceScope scope(mean, std);
   auto [out] = allocate(Outputs<1>{sized(at::infer_size_dimvector(mean.sizes(), std.sizes()), mean.options())});

@@ -79,6 +79,10 @@ std::tuple<at::Tensor, at::Tensor> old_aminmax_dim(const at::Tensor& self, int64
 
 std::tuple<at::Tensor&, at::Tensor&> mode_out(const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values,
                                               at::Tensor& indices) {
+  TORCH_CHECK(values.scalar_type() == self.scalar_type(), "expected scalar type '", self.scalar_type(), "' but got '",
+              values.scalar_type(), "' for values output");
+  TORCH_CHECK(indices.scalar_type() == at::kLong, "expected scalar type 'Long' but got '", indices.scalar_type(),
+              "' for indices output");
   const DeviceScope scope(self);
   resize_outputs<2>(infer::mode(self, dim, keepdim), {values, indices});
   call::aclnnSoftMode(self, dim, keepdim, values, indices);
@@ -122,10 +126,14 @@ Moments prepare(const char* name, const at::Tensor& self, at::OptionalIntArrayRe
                   dims.has_value() ? Sizes(*dims) : Sizes(), 0, 1};
   moments.result.casts = true;
   const double value = correction.value_or(1).toDouble();
-  moments.correction = static_cast<int64_t>(value);
-  if (static_cast<double>(moments.correction) == value) return moments;
   const auto results = static_cast<double>(c10::multiply_integers(shape));
   const double count = results == 0 ? 0 : static_cast<double>(self.numel()) / results;
+  if (count - value <= 0) {
+    TORCH_WARN(name, ": degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel ",
+               "divided by output numel).");
+  }
+  moments.correction = static_cast<int64_t>(value);
+  if (static_cast<double>(moments.correction) == value) return moments;
   moments.correction = 0;
   moments.factor = count / std::max(0.0, count - value);
   return moments;

@@ -1,4 +1,5 @@
-// Places in sorted sequences. A number is compared in the dtype that PyTorch's rules give it beside the sequence.
+// Places in sorted sequences, and whether a number is among others. A number is compared in the dtype that PyTorch's rules give
+// it beside the sequence.
 #include <ATen/native/BucketizationUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/bucketize.h>
@@ -20,10 +21,21 @@ at::Tensor as_tensor(const at::Scalar& number, const at::Tensor& sequence) {
   return at::scalar_tensor(number, sequence.options().dtype(at::result_type(sequence, number)));
 }
 
+// Whoever gives such a tensor is told once, as on the CPU.
+void warn_of_copy(const at::Tensor& tensor) {
+  if (tensor.is_contiguous()) return;
+  TORCH_WARN_ONCE(
+      "torch.searchsorted(): a tensor is non-contiguous, this will lower the performance due to extra data copy when ",
+      "converting non-contiguous tensor to contiguous, please use contiguous tensors if possible. This message will ",
+      "only appear once per program.");
+}
+
 at::Tensor& searchsorted_out(const at::Tensor& sequence, const at::Tensor& self, bool out_int32, bool right, Side side,
                              const OptionalTensor& sorter, at::Tensor& out) {
   const DeviceScope scope(sequence);
   at::native::searchsorted_pre_check(sequence, self, out, out_int32, right, side, sorter.value_or(at::Tensor()));
+  warn_of_copy(sequence);
+  warn_of_copy(self);
   resize_output(out, self.sizes(), {}, sequence.options().dtype(out.dtype()));
   const bool from_right = side.has_value() ? *side == "right" : right;
   call::aclnnSearchSorted(sequence, self, out_int32, from_right, sorter, out);
@@ -51,6 +63,23 @@ at::Tensor bucketize_scalar(const at::Scalar& self, const at::Tensor& boundaries
   return at::bucketize(as_tensor(self, boundaries), boundaries, out_int32, right);
 }
 
+at::Tensor& isin_scalar_out(const at::Scalar& element, const at::Tensor& others, bool assume_unique, bool invert,
+                            at::Tensor& out) {
+  TORCH_CHECK(!others.is_complex() && others.scalar_type() != at::kBool,
+              "Unsupported input type encountered for isin(): ", others.scalar_type());
+  TORCH_CHECK(out.scalar_type() == at::kBool, "Expected out tensor to have dtype bool, but got ", out.dtype(), " instead");
+  const DeviceScope scope(others);
+  at::native::resize_output(out, {});
+  call::aclnnSoftIsIn(as_tensor(element, others), others, assume_unique, invert, out);
+  return out;
+}
+
+at::Tensor isin_scalar(const at::Scalar& element, const at::Tensor& others, bool assume_unique, bool invert) {
+  const DeviceScope scope(others);
+  at::Tensor out = empty({}, at::kBool);
+  return isin_scalar_out(element, others, assume_unique, invert, out);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -59,6 +88,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("searchsorted.Scalar", TORCH_FN(searchsorted_scalar));
   m.impl("searchsorted.Scalar_out", TORCH_FN(searchsorted_scalar_out));
   m.impl("bucketize.Scalar", TORCH_FN(bucketize_scalar));
+  m.impl("isin.Scalar_Tensor", TORCH_FN(isin_scalar));
+  m.impl("isin.Scalar_Tensor_out", TORCH_FN(isin_scalar_out));
 }
 
 }  // namespace torch_npu

@@ -3,6 +3,7 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/ResizeCommon.h>
+#include <ATen/ops/_lazy_clone_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/is_set_to_native.h>
@@ -74,6 +75,11 @@ at::Tensor& set_empty_(at::Tensor& self) {
   return set_storage_(self, storage, 0, {0}, {});
 }
 
+at::Tensor lazy_clone(const at::Tensor& self) {
+  make_shareable(self.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks());
+  return at::native::_lazy_clone(self);
+}
+
 at::Tensor narrowed(const at::Tensor& self, int64_t dim, int64_t start, int64_t length) {
   TORCH_CHECK(self.dim() > 0, "narrow() cannot be applied to a 0-dim tensor.");
   TORCH_CHECK(dim < self.dim(), "Dimension out of range (expected to be in range of [", -self.dim(), ", ", self.dim() - 1,
@@ -98,6 +104,7 @@ at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_lazy_clone", TORCH_FN(lazy_clone));
   m.impl("narrow_copy", TORCH_FN(narrow_copy));
   m.impl("narrow_copy.out", TORCH_FN(narrow_copy_out));
   m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));

@@ -3,6 +3,7 @@
 #include <c10/core/AllocatorConfig.h>
 
 #include <atomic>
+#include <unordered_map>
 
 #include "acl/symbol.h"
 #include "core/device_cache.h"
@@ -88,11 +89,45 @@ at::DataPtr allocate_uncached_memory(size_t bytes, c10::DeviceIndex device, c10:
   return {piece->address, piece, &free_uncached_memory, npu_device(device)};
 }
 
+// Memory whose context is its own address, by which the one that frees it is found.
+class SharedMemory {
+ public:
+  using Context = std::unique_ptr<void, c10::DeleterFnPtr>;
+
+  static SharedMemory& get() {
+    static SharedMemory* const memory = new SharedMemory;
+    return *memory;
+  }
+
+  void add(void* address, Context context) {
+    const std::lock_guard lock(mutex_);
+    contexts_.emplace(address, std::move(context));
+  }
+  Context take(void* address) {
+    const std::lock_guard lock(mutex_);
+    return std::move(contexts_.extract(address).mapped());
+  }
+  // Null if `address` is not shared.
+  void* find(void* address, c10::DeleterFnPtr* deleter) {
+    const std::lock_guard lock(mutex_);
+    const auto found = contexts_.find(address);
+    if (found == contexts_.end()) return nullptr;
+    *deleter = found->second.get_deleter();
+    return found->second.get();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<void*, Context> contexts_;
+};
+
+void free_shared_memory(void* address) { SharedMemory::get().take(address).reset(); }
+
 struct Allocator final : c10::DeviceAllocator {
   at::DataPtr allocate(size_t bytes) override { return allocate_memory(bytes); }
 
   bool is_simple_data_ptr(const at::DataPtr& pointer) const override {
-    return pointer.get_deleter() == &free_memory || pointer.get_deleter() == &free_uncached_memory;
+    return pointer.get_deleter() == &free_shared_memory;  // see make_shareable()
   }
 
   void copy_data(void* destination, const void* source, size_t count) const override {
@@ -154,15 +189,29 @@ at::DataPtr allocate_memory(size_t bytes) {
   return {block->address, block, &free_memory, npu_device(device)};
 }
 
+void make_shareable(at::DataPtr& pointer) {
+  if (pointer.get_deleter() != &free_memory && pointer.get_deleter() != &free_uncached_memory) return;
+  void* const address = pointer.get();
+  if (address == nullptr) return;
+  const at::Device device = pointer.device();
+  SharedMemory::get().add(address, pointer.move_context());
+  pointer = at::DataPtr(address, address, &free_shared_memory, device);
+}
+
 void recordStream(const at::DataPtr& pointer, NPUStream stream) {
-  if (pointer.get_context() == nullptr) return;
-  if (pointer.get_deleter() == &free_uncached_memory) {
-    auto* piece = static_cast<UncachedMemory::Piece*>(pointer.get_context());
+  void* context = pointer.get_context();
+  if (context == nullptr) return;
+  c10::DeleterFnPtr deleter = pointer.get_deleter();
+  if (deleter != &free_memory && deleter != &free_uncached_memory) {
+    context = SharedMemory::get().find(pointer.get(), &deleter);
+    if (context == nullptr) return;
+  }
+  if (deleter == &free_uncached_memory) {
+    auto* piece = static_cast<UncachedMemory::Piece*>(context);
     UncachedMemory::of(piece->stream.device_index()).record_stream(piece, stream);
     return;
   }
-  if (pointer.get_deleter() != &free_memory) return;
-  auto* block = static_cast<Block*>(pointer.get_context());
+  auto* block = static_cast<Block*>(context);
   block->cache->device.record_stream(block, stream);
 }
 

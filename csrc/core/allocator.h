@@ -29,6 +29,10 @@ inline at::DataPtr allocate_workspace(size_t bytes) { return allocate_memory(byt
 // Memory of `pointer` is reused only after what `stream` holds when it is freed. Memory of others is ignored.
 C10_EXPORT void recordStream(const at::DataPtr& pointer, NPUStream stream);
 
+// Lets several storages own the memory until one of them writes: PyTorch wants the context of such memory to be its address,
+// which would cost every other allocation a search.
+C10_EXPORT void make_shareable(at::DataPtr& pointer);
+
 // Limits the reserved memory of `device` to a share of its capacity, from 0 to 1. Beyond it, allocation fails as out of memory.
 C10_EXPORT void set_memory_fraction(double fraction, c10::DeviceIndex device);
 C10_EXPORT double memory_fraction(c10::DeviceIndex device);

@@ -29,7 +29,9 @@ c10::DeviceCapability NPUGuardImpl::getDeviceCapability(c10::Device) const {
       bit(c10::kIndex_Bool) | bit(c10::kIndex_Byte) | bit(c10::kIndex_Char) | bit(c10::kIndex_Short) | bit(c10::kIndex_Int) |
       bit(c10::kIndex_Long) | bit(c10::kIndex_UInt16) | bit(c10::kIndex_UInt32) | bit(c10::kIndex_UInt64) |
       bit(c10::kIndex_Half) | bit(c10::kIndex_BFloat16) | bit(c10::kIndex_Float) | bit(c10::kIndex_Double) |
-      bit(c10::kIndex_ComplexHalf) | bit(c10::kIndex_ComplexFloat) | bit(c10::kIndex_ComplexDouble);
+      bit(c10::kIndex_ComplexHalf) | bit(c10::kIndex_ComplexFloat) | bit(c10::kIndex_ComplexDouble) |
+      bit(c10::kIndex_Float8_e5m2) | bit(c10::kIndex_Float8_e4m3fn) | bit(c10::kIndex_Float8_e5m2fnuz) |
+      bit(c10::kIndex_Float8_e4m3fnuz) | bit(c10::kIndex_Float8_e8m0fnu);
   return capability;
 }
 

@@ -38,6 +38,10 @@ class Hash {
   uint64_t sum_;
 };
 
+inline uint64_t bits_of(const at::Scalar& integer) {
+  return integer.isUnsigned() ? integer.toUInt64() : uint64_t(integer.toLong());
+}
+
 [[gnu::always_inline]] inline uint64_t hash_of(const Executor& executor) {
   Hash hash(reinterpret_cast<uintptr_t>(executor.operation));
   for (const TensorView& view : executor.views) hash.add(uint64_t(view.dtype) << 8 | unsigned(view.ndim), uint64_t(view.numel));
@@ -47,7 +51,7 @@ class Hash {
   hash.add(executor.absent_scalars, count % 2 == 0 ? 0 : uint64_t(numbers[count - 1]));
   for (const at::Scalar& scalar : executor.scalars) {
     const bool integral = scalar.isIntegral(/*includeBool=*/false);  // an exponent, for example
-    hash.add(uint64_t(scalar.type()), integral ? uint64_t(scalar.toLong()) : 0);
+    hash.add(uint64_t(scalar.type()), integral ? bits_of(scalar) : 0);
   }
   for (const Executor::Value& value : executor.values) hash.add(uint64_t(value.integer), 0);
   for (const Executor::Slice& slice : executor.slices) hash.add(slice.count, slice.present);

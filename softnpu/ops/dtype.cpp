@@ -44,6 +44,10 @@ std::string name_of(aclDataType type) {
       return "float8_e4m3fn";
     case at::ScalarType::Float8_e8m0fnu:
       return "float8_e8m0fnu";
+    case at::ScalarType::Float8_e4m3fnuz:
+      return "float8_e4m3fnuz";
+    case at::ScalarType::Float8_e5m2fnuz:
+      return "float8_e5m2fnuz";
     default:
       return text("aclDataType ", int(type));
   }

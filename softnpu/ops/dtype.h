@@ -10,7 +10,7 @@
 
 namespace softnpu::ops {
 
-inline constexpr int kDataTypes = 42;
+inline constexpr int kDataTypes = 64;
 
 // By aclDataType; Undefined where ATen has no such type.
 inline constexpr std::array<at::ScalarType, kDataTypes> kScalarTypes = [] {
@@ -35,6 +35,8 @@ inline constexpr std::array<at::ScalarType, kDataTypes> kScalarTypes = [] {
   types[ACL_FLOAT8_E5M2] = at::ScalarType::Float8_e5m2;
   types[ACL_FLOAT8_E4M3FN] = at::ScalarType::Float8_e4m3fn;
   types[ACL_FLOAT8_E8M0] = at::ScalarType::Float8_e8m0fnu;
+  types[ACL_SOFT_FLOAT8_E4M3FNUZ] = at::ScalarType::Float8_e4m3fnuz;
+  types[ACL_SOFT_FLOAT8_E5M2FNUZ] = at::ScalarType::Float8_e5m2fnuz;
   return types;
 }();
 

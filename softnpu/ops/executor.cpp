@@ -19,7 +19,7 @@ std::string scalar_text(const at::Scalar& scalar) {
   if (scalar.isComplex()) return text(scalar.toComplexDouble());
   if (scalar.isFloatingPoint()) return text(scalar.toDouble());
   if (scalar.isBoolean()) return scalar.toBool() ? "true" : "false";
-  return text(scalar.toLong());
+  return scalar.isUnsigned() ? text(scalar.toUInt64()) : text(scalar.toLong());
 }
 
 void drop(Executor* executor) {
@@ -210,7 +210,8 @@ aclError run_task(void* payload, char* message) {
     run_kernel(executor);
     return check_afterwards(executor, message);
   } catch (const std::exception& error) {
-    const std::string reason = text(operation.task.name, "(", describe_arguments(executor), "): ", plain_message(error));
+    const char* kind = dynamic_cast<const c10::IndexError*>(&error) == nullptr ? "" : "IndexError: ";
+    const std::string reason = text(operation.task.name, "(", describe_arguments(executor), "): ", kind, plain_message(error));
     std::strncpy(message, reason.c_str(), SOFTNPU_TASK_MESSAGE - 1)[SOFTNPU_TASK_MESSAGE - 1] = '\0';
     return ACL_ERROR_RT_AICORE_EXCEPTION;
   }

@@ -26,7 +26,7 @@ struct TensorView {
 };
 inline constexpr TensorView kAbsentView{nullptr, ACL_DT_UNDEFINED, 0, true, nullptr, nullptr, 0};
 
-inline constexpr uint64_t kMaxDimensions = 64;
+inline constexpr uint64_t kMaxDimensions = 128;
 
 // Whether memory in that format is as dims and strides say; the others are layouts of the hardware.
 inline bool is_base_format(aclFormat format) {

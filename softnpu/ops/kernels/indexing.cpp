@@ -1,6 +1,8 @@
 #include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/index.h>
+#include <ATen/ops/index_add.h>
 #include <ATen/ops/index_copy.h>
+#include <ATen/ops/index_reduce.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/scatter.h>
 #include <ATen/ops/scatter_reduce.h>
@@ -128,6 +130,17 @@ void take(const at::Tensor& self, const at::Tensor& index, at::Tensor& out) { at
 
 void put_(at::Tensor& selfRef, const at::Tensor& index, const at::Tensor& source, bool accumulate) {
   selfRef.put_(index.to(at::kLong), source, accumulate);
+}
+
+// ATen's meta functions of these two do not take an empty index.
+void index_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, const at::Scalar& alpha,
+               at::Tensor& out) {
+  at::index_add_out(out, self, dim, index, source, alpha);
+}
+
+void index_reduce(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, std::string_view reduce,
+                  bool includeSelf, at::Tensor& out) {
+  at::index_reduce_out(out, self, dim, index, source, reduce, includeSelf);
 }
 
 void index_fill_array(const at::Tensor& self, int64_t dim, at::IntArrayRef index, const at::Scalar& value, at::Tensor& out) {

@@ -14,16 +14,6 @@
 namespace softnpu::ops::kernels {
 namespace {
 
-// Numbers in [0, 1) that the type holds without rounding up to 1.
-template <class T>
-constexpr int kDigits = 24;
-template <>
-constexpr int kDigits<at::Half> = 11;
-template <>
-constexpr int kDigits<at::BFloat16> = 8;
-template <>
-constexpr int kDigits<double> = 53;
-
 template <class T>
 void fill_uniform(at::Tensor& tensor, double from, double to, Stream stream) {
   T* data = tensor.mutable_data_ptr<T>();
@@ -32,9 +22,12 @@ void fill_uniform(at::Tensor& tensor, double from, double to, Stream stream) {
                     [=](uint64_t bits) { return double(bits >> 11) * 0x1p-53 * (to - from) + from; });
   } else {
     const float start = float(from);
-    const float range = float(to - from) * std::ldexp(1.0f, -kDigits<T>);
-    fill_from_words(data, tensor.numel(), stream,
-                    [=](uint32_t word) { return T(float(word >> (32 - kDigits<T>)) * range + start); });
+    const float range = float(to - from) * 0x1p-24f;
+    const T first(start), end{float(to)};
+    fill_from_words(data, tensor.numel(), stream, [=](uint32_t word) {
+      const T value(float(word >> 8) * range + start);
+      return value == end ? first : value;  // rounded up
+    });
   }
 }
 
@@ -62,20 +55,23 @@ void fill_by_fraction(at::Tensor& selfRef, Stream stream, F f) {
   });
 }
 
+// From how many values on a remainder of 32 bits would favour the small ones.
+constexpr uint64_t kWideRange = uint64_t(1) << 24;
+
 // Values from + x for x below `range`; a range of 0 stands for all 64 bits.
 void fill_integers(at::Tensor& selfRef, uint64_t from, uint64_t range, Stream stream) {
   with_dense(selfRef, [&](at::Tensor& tensor) {
-    const auto fill = [&]<class scalar_t>(scalar_t* data) {
-      if (range != 0 && range <= uint64_t(1) << 32) {
+    const auto fill = [&]<class T>(T* data) {
+      if (range != 0 && range <= kWideRange) {
         fill_from_words(data, tensor.numel(), stream,
-                        [=](uint32_t word) { return static_cast<scalar_t>(int64_t(from + word % range)); });
+                        [from, range = uint32_t(range)](uint32_t word) { return static_cast<T>(int64_t(from + word % range)); });
         return;
       }
       fill_from_longs(data, tensor.numel(), stream,
-                      [=](uint64_t bits) { return static_cast<scalar_t>(int64_t(from + (range == 0 ? bits : bits % range))); });
+                      [=](uint64_t bits) { return static_cast<T>(int64_t(from + (range == 0 ? bits : bits % range))); });
     };
     AT_DISPATCH_V2(tensor.scalar_type(), "random_", AT_WRAP([&] { fill(tensor.mutable_data_ptr<scalar_t>()); }),
-                   AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16, at::kBool, AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
+                   AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kHalf, at::kBFloat16, at::kBool);
   });
 }
 

@@ -1,3 +1,4 @@
+#include <ATen/ops/kaiser_window.h>
 #include <ATen/ops/repeat.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/tril.h>
@@ -80,6 +81,10 @@ void repeat_interleave_int_with_dim(const at::Tensor& self, int64_t repeats, int
 void repeat_interleave_tensor(const at::Tensor& repeats, int64_t outputSize, at::Tensor& out) {
   check_repeats(repeats);
   out.copy_(at::repeat_interleave(repeats, std::optional<int64_t>(outputSize)));
+}
+
+void kaiser_window(int64_t length, bool periodic, double beta, at::Tensor& out) {
+  out.copy_(at::kaiser_window(length, periodic, beta, out.options()));
 }
 
 // `pad` holds (before, after) from the last dimension on; a negative number cuts.
