@@ -77,7 +77,10 @@ def matching(pattern):
         space_and_base = name.partition(".")[0]
         return any(map(expression.fullmatch, (name, name.partition("::")[2], space_and_base, space_and_base.partition("::")[2])))
 
-    return sorted(name for name in torch._C._dispatch_get_all_op_names() if matches(name) and _reaches_device(name))
+    # A library that is not loaded, such as torchvision, has kernels here and no operators yet.
+    operators = (f"{schema.name}.{schema.overload_name}".rstrip(".") for schema in torch._C._jit_get_all_schemas())
+    kernels = set(torch._C._dispatch_get_all_op_names())
+    return sorted(name for name in set(operators) & kernels if matches(name) and _reaches_device(name))
 
 
 class _Operator:
