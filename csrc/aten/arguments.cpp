@@ -105,7 +105,7 @@ aclScalar* ScalarArg::make(const c10::Scalar& scalar) {
     c10::complex<double> value = scalar.toComplexDouble();
     return ACL_FN(aclCreateScalar)(&value, ACL_COMPLEX128);
   }
-  if (scalar.isUnsigned()) {
+  if (scalar.type() == at::kUInt64) {
     uint64_t value = scalar.toUInt64();
     return ACL_FN(aclCreateScalar)(&value, ACL_UINT64);
   }

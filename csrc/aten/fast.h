@@ -71,7 +71,7 @@ bool applies(const at::Tensor& first, const Tensors&... others) {
 // Whether a Scalar is there and leaves the dtype of a tensor alone. Bools never fit: some operators refuse them.
 inline bool fits(const at::Scalar& scalar, at::ScalarType dtype) {
   if (at::isFloatingType(dtype)) return !scalar.isComplex() && !scalar.isBoolean();
-  return at::isIntegralType(dtype, /*includeBool=*/false) && scalar.isIntegral(/*includeBool=*/false) && !scalar.isUnsigned();
+  return at::isIntegralType(dtype, /*includeBool=*/false) && scalar.type() == at::kLong;
 }
 inline bool fits(const std::optional<at::Scalar>& scalar, at::ScalarType dtype) {
   return scalar.has_value() && fits(*scalar, dtype);

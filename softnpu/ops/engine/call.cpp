@@ -62,7 +62,7 @@ int type_of(aclDataType dtype) { return unsigned(dtype) < unsigned(kDataTypes) ?
 
 bool set_value(const at::Scalar& scalar, aclDataType dtype, int index, Values& values) {
   const bool integral = scalar.isIntegral(/*includeBool=*/false);
-  if ((!integral && !scalar.isFloatingPoint()) || scalar.isUnsigned()) return false;
+  if ((!integral && !scalar.isFloatingPoint()) || scalar.type() == at::kUInt64) return false;
   switch (dtype) {
     case ACL_DOUBLE:
       values.doubles[index] = integral ? double(scalar.toLong()) : scalar.toDouble();
