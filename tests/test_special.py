@@ -36,6 +36,14 @@ def test_functions_of_one_tensor(name):
             assert_same(UNARY[name](npu), UNARY[name](cpu))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_ldexp_does_not_overflow_on_the_way(dtype):
+    mantissas, exponents = torch.tensor([[-2, 2**-10, 3, 0, float("inf")]], dtype=dtype), torch.tensor([[-25], [20], [4], [0]])
+    expected = torch.ldexp(mantissas.expand(4, 5), exponents)
+    assert_same(torch.ldexp(mantissas.expand(4, 5).npu(), exponents.npu()), expected)
+    assert_same(mantissas.repeat(4, 1).npu().ldexp_(exponents.npu()), expected)
+
+
 @pytest.mark.parametrize("name", BINARY)
 def test_functions_of_two_tensors(name):
     for layout in LAYOUTS:
