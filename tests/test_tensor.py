@@ -169,3 +169,15 @@ def test_every_byte_but_zero_is_true():
     assert flags.half().tolist() == [0, 1, 1, 1]
     assert flags.long()[::3].tolist() == [0, 1]
     assert flags[3].item() == True  # noqa: E712
+
+
+def test_complex_halves_are_announced_as_experimental():
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="ComplexHalf support is experimental"):
+            halves = torch.ones(3, dtype=torch.complex32, device="npu")
+        with pytest.warns(UserWarning, match="ComplexHalf support is experimental"):
+            _ = halves + 1
+    finally:
+        torch.set_warn_always(always)

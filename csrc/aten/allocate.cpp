@@ -13,6 +13,9 @@ namespace {
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
 at::Tensor over_new_storage(size_t bytes, caffe2::TypeMeta dtype) {
+  if (C10_UNLIKELY(dtype == caffe2::TypeMeta::Make<c10::complex<c10::Half>>())) {
+    TORCH_WARN_ONCE("ComplexHalf support is experimental and many operators don't support it yet.");
+  }
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, allocate_memory(bytes),
                                                        getNPUAllocator(), /*resizable=*/true);
   return at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), kKeys, dtype);

@@ -24,11 +24,6 @@ void check_options(OptionalLayout layout, OptionalDevice device, std::optional<b
   if (device.has_value() && device->has_index()) checked_device(device->index());
 }
 
-void warn_if_complex_half(OptionalDtype dtype) {
-  if (C10_LIKELY(dtype != at::kComplexHalf)) return;
-  TORCH_WARN_ONCE("ComplexHalf support is experimental and many operators don't support it yet.");
-}
-
 const at::Tensor& filled_if_deterministic(const at::Tensor& tensor) {
   if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory())) {
     at::native::fill_empty_deterministic_(const_cast<at::Tensor&>(tensor));
@@ -39,7 +34,6 @@ const at::Tensor& filled_if_deterministic(const at::Tensor& tensor) {
 at::Tensor empty_memory_format(at::IntArrayRef size, OptionalDtype dtype, OptionalLayout layout, OptionalDevice device,
                                std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
   check_options(layout, device, pin_memory);
-  warn_if_complex_half(dtype);
   const DeviceScope scope(device);
   const at::Tensor tensor = empty(size, c10::dtype_or_default(dtype));
   if (format.value_or(at::MemoryFormat::Contiguous) != at::MemoryFormat::Contiguous) {
@@ -51,7 +45,6 @@ at::Tensor empty_memory_format(at::IntArrayRef size, OptionalDtype dtype, Option
 at::Tensor empty_strided_of(at::IntArrayRef size, at::IntArrayRef stride, OptionalDtype dtype, OptionalLayout layout,
                             OptionalDevice device, std::optional<bool> pin_memory) {
   check_options(layout, device, pin_memory);
-  warn_if_complex_half(dtype);
   const DeviceScope scope(device);
   return filled_if_deterministic(empty_strided(size, stride, c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype))));
 }
