@@ -165,6 +165,21 @@ def test_a_wrong_value_in_the_environment_is_named_and_not_used(python, name):
     assert f"{name} is 'maybe'" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("dtype", "factors", "words"),
+    [
+        (torch.int32, {"beta": 2.0}, "argument beta must not be a floating point number"),
+        (torch.int32, {"alpha": 1.0}, "argument alpha must not be a floating point number"),
+        (torch.float32, {"beta": True}, "Boolean beta only supported for Boolean results"),
+        (torch.float32, {"alpha": True}, "Boolean alpha only supported for Boolean results"),
+    ],
+)
+def test_factors_of_another_type_are_refused_at_once(dtype, factors, words):
+    vector = torch.ones(2, dtype=dtype, device="npu")
+    with pytest.raises(RuntimeError, match=words):
+        torch.addr(torch.ones(2, 2, dtype=dtype, device="npu"), vector, vector, **factors)
+
+
 def test_a_missing_device_library_is_one_error_at_first_use(python, tmp_path):
     done = python(
         """

@@ -127,6 +127,12 @@ void check_real(const at::Scalar& value, at::ScalarType dtype) {
                  at::kBFloat16);
 }
 
+void check_factor(const at::Scalar& value, const char* name, at::ScalarType dtype) {
+  TORCH_CHECK(!value.isBoolean() || dtype == at::kBool, "Boolean ", name, " only supported for Boolean results.");
+  TORCH_CHECK(at::isFloatingType(dtype) || at::isComplexType(dtype) || value.isIntegral(/*includeBool=*/true),
+              "For integral input tensors, argument ", name, " must not be a floating point number.");
+}
+
 struct NamedSizes {
   const char* name;
   at::IntArrayRef values;
@@ -303,11 +309,13 @@ Outputs<1> nansum(const at::Tensor& self, at::OptionalIntArrayRef dims, bool kee
   return {output};
 }
 
-Outputs<1> addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2, const at::Scalar& /*beta*/,
-                const at::Scalar& /*alpha*/) {
+Outputs<1> addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2, const at::Scalar& beta,
+                const at::Scalar& alpha) {
   TORCH_CHECK(vec1.dim() == 1 && vec2.dim() == 1, "addr: Expected 1-D arguments vec1 and vec2, but got ", vec1.dim(), "-D and ",
               vec2.dim(), "-D");
   const at::ScalarType dtype = at::promote_types(at::result_type(self, vec1), vec2.scalar_type());
+  check_factor(beta, "beta", dtype);
+  check_factor(alpha, "alpha", dtype);
   const at::Tensor expanded = self.expand({vec1.size(0), vec2.size(0)}), column = vec1.unsqueeze(1);
   return {broadcast({expanded, column, vec2}, dtype)};
 }
