@@ -120,6 +120,7 @@ class PluginOp:
     foreach: str | None
     hand: str | None  # the file that holds the function instead of a call
     errors: str | None  # who is named when `check_errors` finds a failure in `info`
+    overlap: dict  # name of an ATen argument -> a word of OVERLAPS: how the tensor of an out= call may share its memory
 
     @property
     def structured(self):
@@ -457,7 +458,8 @@ def check_used(row, what, scope, used, unused):
 
 # ---- the plugin table ----
 
-PLUGIN_KEYS = ("call", "inplace", "scalar", "fast", "unused", "infer", "foreach", "hand", "errors")
+PLUGIN_KEYS = ("call", "inplace", "scalar", "fast", "unused", "infer", "foreach", "hand", "errors", "overlap")
+OVERLAPS = ("none", "whole")
 
 
 def read_plugin_table(path, device):
@@ -468,7 +470,7 @@ def read_plugin_row(row, device):
     fields = dict(zip(PLUGIN_KEYS, pick(row.rows(), row.file, (), PLUGIN_KEYS), strict=True))
     name, schema, native, group = read_schema(row)
     row = Row(row.file, row.line, name, row.value)
-    texts = {key: field.text() for key, field in fields.items() if field and key not in ("scalar", "unused")}
+    texts = {key: field.text() for key, field in fields.items() if field and key not in ("scalar", "unused", "overlap")}
     if ("call" in texts) == ("hand" in texts):
         row.fail("either `call` or `hand` is expected")
     if texts.get("fast", "promote") not in FAST_RULES:
@@ -491,8 +493,14 @@ def read_plugin_row(row, device):
             row.fail("`inplace` is given, but ATen has no in-place form of this operator")
         scope = {parameter.name: parameter.type for parameter in aten_parameters(group.inplace.func)}
         inplace = bind_device(row, parse_call(row, texts["inplace"]), device, scope, unused)
+    overlap = {field.key: field.text() for field in fields["overlap"].rows()} if fields["overlap"] else {}
+    for argument, word in overlap.items():
+        if group is None or not group.structured or argument not in (item.name for item in schema.arguments.flat_all):
+            row.fail(f"`overlap` names `{argument}`, which is no argument of a structured operator")
+        if word not in OVERLAPS:
+            row.fail(f"unknown overlap `{word}`; known are {', '.join(OVERLAPS)}")
     plain = (texts.get(key) for key in ("infer", "foreach", "hand", "errors"))
-    return PluginOp(row, name, schema, native, group, outputs, call, inplace, scalar, texts.get("fast"), unused, *plain)
+    return PluginOp(row, name, schema, native, group, outputs, call, inplace, scalar, texts.get("fast"), unused, *plain, overlap)
 
 
 def read_schema(row):

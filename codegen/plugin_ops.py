@@ -316,6 +316,9 @@ def fast_lines(op, kind, target):
     return lines
 
 
+OVERLAP_CHECKS = {"none": "at::assert_no_overlap", "whole": "at::assert_no_partial_overlap"}
+
+
 def structured_adapter(op, function):
     group, schema = op.group, function.func
     kind = schema.kind()
@@ -338,10 +341,15 @@ def structured_adapter(op, function):
     if op.infer:
         lines += [f"  {infer_text(op, schema)};"]
     cast = given[0] if kind == SchemaKind.out and op.fast != "truth" else None
-    lines += [build, f"  (void)op.meta({meta_arguments});", *slow_call(op, call, names, cast)]
+    lines += [build, f"  (void)op.meta({meta_arguments});"]
+    if kind == SchemaKind.out:
+        lines += [f"  {OVERLAP_CHECKS[word]}({given[0]}, {name});" for name, word in op.overlap.items()]
+    lines += slow_call(op, call, names, cast)
     if kind != SchemaKind.functional:
         lines += ["  op.finish();"]
     headers = (f"ATen/ops/{group.root_name}_meta.h",)
+    if op.overlap:
+        headers += ("ATen/MemoryOverlap.h",)
     if op.errors:
         headers += ("ATen/ops/_linalg_check_errors.h",)
         matrix = tensor_names(schema)[0]

@@ -180,6 +180,19 @@ def test_factors_of_another_type_are_refused_at_once(dtype, factors, words):
         torch.addr(torch.ones(2, 2, dtype=dtype, device="npu"), vector, vector, **factors)
 
 
+def test_a_result_may_not_share_memory_where_the_cpu_forbids_it():
+    x, y = torch.ones(4, 3, device="npu"), torch.ones(4, 3, device="npu")
+    numbers = torch.arange(6.0, device="npu")
+    for use in (
+        lambda: torch.linalg.cross(x, y, out=x),
+        lambda: torch.linalg.cross(y, x, out=x),
+        lambda: torch.pow(2, numbers[:3], out=numbers[1:4]),
+    ):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            use()
+    assert torch.pow(2, numbers, out=numbers).tolist() == [1, 2, 4, 8, 16, 32]
+
+
 def test_a_missing_device_library_is_one_error_at_first_use(python, tmp_path):
     done = python(
         """
