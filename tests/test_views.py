@@ -108,6 +108,15 @@ def test_a_lazy_clone_shares_memory_until_the_first_write():
     assert clone.tolist() == [0, 2, 4, 6]
 
 
+def test_a_lazy_clone_of_nothing_is_written_like_any_other():
+    base = torch.empty(0, 3, device="npu")
+    clone = base._lazy_clone()
+    again = clone._lazy_clone()
+    again.add_(1)
+    assert clone.shape == again.shape == (0, 3)
+    assert torch._C._is_cow_tensor(clone)
+
+
 def test_fills_reach_the_one_element_of_an_expanded_tensor():
     x = torch.zeros(1, device="npu").expand(4)
     x.fill_(2)

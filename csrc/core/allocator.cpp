@@ -127,7 +127,8 @@ struct Allocator final : c10::DeviceAllocator {
   at::DataPtr allocate(size_t bytes) override { return allocate_memory(bytes); }
 
   bool is_simple_data_ptr(const at::DataPtr& pointer) const override {
-    return pointer.get_deleter() == &free_shared_memory;  // see make_shareable()
+    if (pointer.get_deleter() == &free_memory) return pointer.get_context() == nullptr;  // no memory at all
+    return pointer.get_deleter() == &free_shared_memory;                                 // see make_shareable()
   }
 
   void copy_data(void* destination, const void* source, size_t count) const override {
