@@ -9,6 +9,7 @@
 
 #include "aten/device_scope.h"
 #include "aten/infer.h"
+#include "aten/one_device.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
@@ -128,11 +129,11 @@ at::Tensor& fft_r2c_out(const at::Tensor& self, at::IntArrayRef dims, int64_t no
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_fft_c2c", TORCH_FN(fft_c2c));
-  m.impl("_fft_c2c.out", TORCH_FN(fft_c2c_out));
+  m.impl("_fft_c2c.out", TORCH_FN(OneDevice<&fft_c2c_out>::call));
   m.impl("_fft_c2r", TORCH_FN(fft_c2r));
-  m.impl("_fft_c2r.out", TORCH_FN(fft_c2r_out));
+  m.impl("_fft_c2r.out", TORCH_FN(OneDevice<&fft_c2r_out>::call));
   m.impl("_fft_r2c", TORCH_FN(fft_r2c));
-  m.impl("_fft_r2c.out", TORCH_FN(fft_r2c_out));
+  m.impl("_fft_r2c.out", TORCH_FN(OneDevice<&fft_r2c_out>::call));
 }
 
 }  // namespace torch_npu
