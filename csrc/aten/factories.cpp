@@ -93,7 +93,7 @@ at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
   TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
   const DeviceScope scope(out);
   if (out.numel() != steps) out.resize_({steps});
-  call::aclnnLinspace(start, end, steps, out);
+  if (steps > 0) call::aclnnLinspace(start, end, steps, out);
   return out;
 }
 
@@ -101,13 +101,16 @@ at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
   TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
   const DeviceScope scope(out);
   if (out.numel() != steps) out.resize_({steps});
-  call::aclnnLogSpace(start, end, steps, base, out);
+  if (steps > 0) call::aclnnLogSpace(start, end, steps, base, out);
   return out;
 }
 
 at::Tensor& eye_m_out(int64_t n, int64_t m, at::Tensor& out) {
   TORCH_CHECK(n >= 0, "n must be greater or equal to 0, got ", n);
   TORCH_CHECK(m >= 0, "m must be greater or equal to 0, got ", m);
+  const at::ScalarType dtype = out.scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(!c10::isBarebonesUnsignedType(dtype) && dtype != at::kComplexHalf, "\"eye\" not implemented for '",
+                              dtype, "'");
   const DeviceScope scope(out);
   out.resize_({n, m});
   call::aclnnEye(n, m, out);

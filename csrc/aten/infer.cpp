@@ -360,9 +360,15 @@ void cumulative(const at::Tensor& /*self*/, int64_t /*dim*/, std::optional<at::S
   TORCH_CHECK_NOT_IMPLEMENTED(dtype != at::kBool, "\"cumulative result\" not implemented for 'Bool'");
 }
 
-void renorm(const at::Tensor& self, const at::Scalar& /*p*/, int64_t /*dim*/, const at::Scalar& /*maxnorm*/) {
+void renorm(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& /*maxnorm*/) {
   TORCH_CHECK(self.is_floating_point() || self.is_complex(),
               "linalg.vector_norm: Expected a floating point or complex tensor as input. Got ", self.scalar_type());
+  if (self.numel() > 0 || p.isComplex() || !std::isinf(p.to<double>())) return;
+  const int64_t kept = at::maybe_wrap_dim(dim, self.dim());
+  for (int64_t axis = 0; axis < self.dim(); ++axis) {
+    TORCH_CHECK(axis == kept || self.size(axis) > 0, "linalg.vector_norm cannot compute the inf norm on the dimension ", axis,
+                "because this dimension is empty and the operation does not have an identity");
+  }
 }
 
 void clamp_tensors(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {

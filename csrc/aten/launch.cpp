@@ -22,7 +22,8 @@ std::string join(std::initializer_list<std::string> arguments) {
 
 void refuse(const char* name, aclnnStatus status, std::initializer_list<std::string> arguments) {
   const std::string reason = acl::describe(static_cast<aclError>(status), name);
-  const bool is_dtype = reason.find("not implemented for") != std::string::npos;
+  const auto says = [&](const char* words) { return reason.find(words) != std::string::npos; };
+  const bool is_dtype = says("not implemented for") || says("not supported for complex types");
   TORCH_CHECK_NOT_IMPLEMENTED(!is_dtype, reason, "\nArguments: ", join(arguments));
   TORCH_CHECK(false, reason, "\nArguments: ", join(arguments));
 }

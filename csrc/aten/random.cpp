@@ -33,6 +33,8 @@ void check_dtype(bool fine, const char* kernel, const at::Tensor& tensor) {
   TORCH_CHECK_NOT_IMPLEMENTED(fine || tensor.numel() == 0, '"', kernel, "\" not implemented for '", tensor.scalar_type(), "'");
 }
 
+bool has_normal(const at::Tensor& tensor) { return tensor.is_floating_point() && !c10::isFloat8Type(tensor.scalar_type()); }
+
 void check_uniform(at::ScalarType dtype, double from, double to) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "check_uniform_bounds", [&] {
     const auto largest = static_cast<double>(std::numeric_limits<scalar_t>::max());
@@ -61,7 +63,7 @@ at::Tensor& uniform_(at::Tensor& self, double from, double to, OptionalGenerator
 
 at::Tensor& normal_(at::Tensor& self, double mean, double std, OptionalGenerator generator) {
   TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
-  check_dtype(self.is_floating_point() || self.is_complex(), "normal_kernel_cpu", self);
+  check_dtype(has_normal(self) || self.is_complex(), "normal_kernel_cpu", self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator);
   if (self.is_complex()) {
@@ -211,7 +213,7 @@ at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out
 
 at::Tensor normal_tensor_float(const at::Tensor& mean, double std, OptionalGenerator generator) {
   TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
-  check_dtype(mean.is_floating_point(), "normal_kernel_cpu", mean);
+  check_dtype(has_normal(mean), "normal_kernel_cpu", mean);
   const DeviceScope scope(mean);
   auto [out] = allocate(infer::dense_like_self(mean));
   const Philox philox = draw(generator);
@@ -221,7 +223,7 @@ at::Tensor normal_tensor_float(const at::Tensor& mean, double std, OptionalGener
 
 at::Tensor normal_float_tensor(double mean, const at::Tensor& std, OptionalGenerator generator) {
   check_deviations(std);
-  check_dtype(std.is_floating_point(), "normal_kernel_cpu", std);
+  check_dtype(has_normal(std), "normal_kernel_cpu", std);
   const DeviceScope scope(std);
   auto [out] = allocate(infer::dense_like_self(std));
   const Philox philox = draw(generator);
@@ -231,7 +233,7 @@ at::Tensor normal_float_tensor(double mean, const at::Tensor& std, OptionalGener
 
 at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator) {
   check_deviations(std);
-  check_dtype(mean.is_floating_point(), "normal_kernel_cpu", mean);
+  check_dtype(has_normal(mean), "normal_kernel_cpu", mean);
   const DeviceScope scope(mean, std);
   auto [out] = allocate(Outputs<1>{sized(at::infer_size_dimvector(mean.sizes(), std.sizes()), mean.options())});
   const Philox philox = draw(generator);
@@ -241,7 +243,7 @@ at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std, O
 
 // CPU too draws into a tensor of its own dtype, whatever `out` had inside.
 at::Tensor& store(const at::Tensor& drawn, at::Tensor& out) {
-  check_dtype(out.is_floating_point() || out.is_complex(), "normal_kernel_cpu", out);
+  check_dtype(has_normal(out) || out.is_complex(), "normal_kernel_cpu", out);
   at::native::resize_output(out, drawn.sizes());
   return out.copy_(drawn);
 }
@@ -269,6 +271,7 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t samples, bool replac
   constexpr int64_t kMostCategories = int64_t{1} << 24;  // what float32 counts without a gap
   TORCH_CHECK(self.size(-1) <= kMostCategories, "number of categories cannot exceed 2^24");
   TORCH_CHECK(replacement || samples <= self.size(-1), "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  check_dtype(!c10::isFloat8Type(self.scalar_type()), "aminmax_cpu", self);
   const DeviceScope scope(self);
   if (self.dim() == 1) {
     out.resize_({samples});

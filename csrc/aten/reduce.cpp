@@ -19,6 +19,13 @@
 namespace torch_npu {
 namespace {
 
+// Of these types CPU has no kernels, though the device may find an answer.
+void check_dtype(const at::Tensor& self, const char* kernel) {
+  const at::ScalarType dtype = self.scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(!c10::isFloat8Type(dtype) && !c10::isBarebonesUnsignedType(dtype), '"', kernel,
+                              "\" not implemented for '", dtype, "'");
+}
+
 // ---- position of the largest and smallest ----
 
 using ArgCall = void (*)(const at::Tensor&, int64_t, bool, const at::Tensor&);
@@ -27,6 +34,7 @@ using ArgCall = void (*)(const at::Tensor&, int64_t, bool, const at::Tensor&);
 template <ArgCall kCall>
 void search(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& out) {
   if (dim.has_value()) return kCall(self, *dim, keepdim, out);
+  check_dtype(self, kCall == &call::aclnnArgMax ? "argmax_cpu" : "argmin_cpu");
   kCall(self.reshape({-1}), 0, false, out.view(at::IntArrayRef()));
 }
 
@@ -216,7 +224,10 @@ at::Tensor sum(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
   return out;
 }
 
-at::Tensor count_nonzero(const at::Tensor& self, at::IntArrayRef dims) { return (self != 0).sum(dims); }
+at::Tensor count_nonzero(const at::Tensor& self, at::IntArrayRef dims) {
+  check_dtype(self, "nonzero_count_cpu");
+  return (self != 0).sum(dims);
+}
 
 // The scalar product with the conjugate of the first vector.
 at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) {
