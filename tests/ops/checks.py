@@ -113,13 +113,13 @@ def refusal(npu, cpu, same_type=True, same_text=False):
         return "" if is_value_error(npu.error, cpu.error) else f"npu refuses late: {npu.text()} instead of {cpu.text()}"
     if same_type and type(npu.error) is not type(cpu.error):
         return f"npu raises {npu.text()} instead of {cpu.text()}"
-    if same_text and neutral(npu.error) != neutral(cpu.error):
+    if same_text and neutral(npu.error) != neutral(cpu.error) and not is_value_error(npu.error, cpu.error):
         return f"npu says '{neutral(npu.error)}' instead of '{neutral(cpu.error)}'"
     return ""
 
 
 def is_value_error(npu, cpu):
-    """Whether the CPU complains of a value, and npu's later complaint names the operator and the same index."""
+    """Whether the CPU complains of a value, and npu's complaint names the operator and the same index."""
     found = VALUE_ERROR.search(str(cpu))
     return bool(found) and "task '" in str(npu) and all(number in str(npu) for number in re.findall(r"\d+", found[0]))
 
