@@ -6,6 +6,8 @@
 #include <ATen/native/TensorFactories.h>
 #include <torch/library.h>
 
+#include <cmath>
+
 #include "aten/allocate.h"
 #include "aten/device_scope.h"
 #include "core/allocator.h"
@@ -101,6 +103,7 @@ at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
   TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
   const DeviceScope scope(out);
   if (out.numel() != steps) out.resize_({steps});
+  if (steps == 1 && out.scalar_type() == at::kBool) return out.fill_(std::pow(base, start.toDouble()));  // as CPU does
   if (steps > 0) call::aclnnLogSpace(start, end, steps, base, out);
   return out;
 }
