@@ -258,6 +258,10 @@ void compressed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack
   fall_back<c10::DispatchKey::SparseCsrCPU>(op, stack);
 }
 
+void nested_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  fall_back<c10::DispatchKey::NestedTensorCPU>(op, stack);
+}
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<c10::DispatchKey::CPU>>());
 }
@@ -267,6 +271,8 @@ TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&compressed_fallback>()); }
+
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&nested_fallback>()); }
 
 TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<c10::DispatchKey::QuantizedCPU>>());

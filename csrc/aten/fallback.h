@@ -33,4 +33,7 @@ void forced_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 // a tensor where the result is dense.
 void compressed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// The same for nested tensors.
+void nested_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 }  // namespace torch_npu

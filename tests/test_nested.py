@@ -1,0 +1,79 @@
+"""Nested tensors of the strided layout: the same operators as on the CPU, on the device's memory."""
+
+import pytest
+import torch
+from torch import nn
+
+pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+
+
+def parts(device, *lengths, width=4):
+    numbers = torch.Generator().manual_seed(len(lengths))
+    return [torch.randn(length, width, generator=numbers).to(device) for length in lengths]
+
+
+def both(compute, *lengths):
+    results = [compute(torch.nested.nested_tensor(parts(device, *lengths))) for device in ("npu", "cpu")]
+    assert results[0].device.type == "npu"
+    for result, expected in zip(*(x.unbind() for x in results), strict=True):
+        torch.testing.assert_close(result.cpu(), expected)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: x,
+        lambda x: x + x,
+        lambda x: x.relu() * 2,
+        lambda x: x.transpose(1, 2),
+        lambda x: x.softmax(-1),
+        lambda x: x.clone().double(),
+        lambda x: x.to_padded_tensor(-1),
+        lambda x: torch.bmm(x, x.transpose(1, 2)),
+        lambda x: nn.functional.layer_norm(x, (4,), *torch.ones(2, 4, device=x.device)),
+        lambda x: nn.functional.linear(x, torch.eye(4, device=x.device)),
+    ],
+)
+def test_operators(compute):
+    both(compute, 2, 3, 1)
+
+
+@pytest.mark.fallback
+@pytest.mark.filterwarnings("ignore:.*runs on CPU")
+def test_a_sum_runs_on_the_cpu():
+    both(lambda x: x.sum(-1, keepdim=True), 2, 3, 1)
+
+
+def test_parts_share_the_memory_and_devices_change():
+    x = torch.nested.nested_tensor(parts("cpu", 2, 3)).npu()
+    x.unbind()[0].zero_()
+    assert x.cpu().unbind()[0].count_nonzero() == 0
+    assert x.cpu().unbind()[1].count_nonzero() == 12
+
+
+def test_gradients():
+    gradients = []
+    for device in ("npu", "cpu"):
+        leaves = [part.requires_grad_() for part in parts(device, 2, 3)]
+        x = torch.nested.as_nested_tensor(leaves)
+        (x * x).to_padded_tensor(0).sum().backward()
+        gradients.append([leaf.grad.cpu() for leaf in leaves])
+    torch.testing.assert_close(*gradients)
+
+
+def test_an_operator_that_no_device_has_is_refused():
+    with pytest.raises(NotImplementedError):
+        torch.nested.nested_tensor(parts("npu", 2, 3)).cumsum(1)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_an_encoder_skips_padding(first):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=first)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=not first).eval()
+    x, padding = torch.randn(2, 3, 8), torch.tensor([[False, False, False], [False, True, True]])
+    with torch.no_grad():
+        expected = encoder(x, src_key_padding_mask=padding)
+        result = encoder.npu()(x.npu(), src_key_padding_mask=padding.npu())
+    torch.testing.assert_close(result.cpu()[~padding], expected[~padding], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(result.cpu(), expected, rtol=1e-4, atol=1e-5)
