@@ -284,6 +284,13 @@ def test_a_weighted_bag_is_the_product_and_the_sum(dtype):
     assert torch.equal(bags, (table[places] * weights.view(2, 3, 1)).sum(1))
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_gradients_of_half_precision_are_added_in_float(sparse):
+    table = torch.zeros(2, 1, device="npu", dtype=torch.bfloat16, requires_grad=True)
+    F.embedding(torch.ones(2000, device="npu", dtype=torch.int64), table, sparse=sparse).sum().backward()
+    assert table.grad.to_dense().tolist() == [[0], [2000]]
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 def test_a_normalised_weight_is_the_weight_before_it_learns(dim):
     layer = nn.Linear(4, 5, dtype=torch.bfloat16, device="npu")

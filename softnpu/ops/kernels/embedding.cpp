@@ -4,6 +4,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/searchsorted.h>
 
@@ -51,12 +52,18 @@ void embedding(const at::Tensor& weight, const at::Tensor& indices, at::Tensor& 
   });
 }
 
-// A padding index of 2^64 - 1 stands for none.
+// A padding index of 2^64 - 1 stands for none. Gradients of half precision are added in float.
 void embedding_dense_backward(const at::Tensor& grad, const at::Tensor& indices, uint64_t numWeights, uint64_t paddingIdx,
                               bool scaleGradByFreq, at::Tensor& out) {
+  if (at::isReducedFloatingType(grad.scalar_type())) {
+    at::Tensor sums = at::empty(out.sizes(), out.options().dtype(at::kFloat));
+    embedding_dense_backward(grad.to(at::kFloat), indices, numWeights, paddingIdx, scaleGradByFreq, sums);
+    out.copy_(sums);
+    return;
+  }
   check_bounds(indices, int64_t(numWeights));
-  const bool own = !scaleGradByFreq && at::isFloatingType(grad.scalar_type()) && grad.element_size() >= 4 &&
-                   out.is_contiguous() && out.scalar_type() == grad.scalar_type();
+  const bool own = !scaleGradByFreq && at::isFloatingType(grad.scalar_type()) && out.is_contiguous() &&
+                   out.scalar_type() == grad.scalar_type();
   if (!own) {
     out.copy_(at::embedding_dense_backward(grad, indices, int64_t(numWeights), int64_t(paddingIdx), scaleGradByFreq));
     return;
