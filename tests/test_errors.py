@@ -21,6 +21,7 @@ def usable_afterwards():
         lambda x, y: torch.nn.functional.linear(x, y),
         lambda x, y: x.add_(y),
         lambda x, y: torch.add(x, x, out=y),
+        lambda x, y: torch.fft.fft(x, out=y.cfloat()),
     ],
 )
 def test_devices_are_not_mixed(mixed):
@@ -85,6 +86,9 @@ def test_an_assertion_on_more_or_less_than_one_value_is_refused_at_once(size):
         lambda x: x.bool().remainder(x.bool()),
         lambda x: x.int().normal_(),
         lambda x: x.bool() @ x.bool().T,
+        lambda x: x.bool().clamp(False, True),
+        lambda x: x.bool().clamp_min(True),
+        lambda x: torch._foreach_clamp_max([x.bool()], False),
     ],
 )
 def test_a_dtype_that_an_operator_lacks_is_refused_by_the_call(wrong):
@@ -115,6 +119,10 @@ def test_one_operand_of_a_fitting_dtype_is_enough():
         (lambda x: torch.nn.functional.batch_norm(x.double(), None, None, x[0], x[0], True), "mixed dtype"),
         (lambda x: torch.nn.functional.layer_norm(x, (3,), x[0].half()), "mixed dtype"),
         (lambda x: torch.ops.aten._adaptive_avg_pool2d_backward(x.view(1, 2, 3), x.view(1, 2, 3, 1)), "Expected dimensions"),
+        (
+            lambda x: torch.nn.FractionalMaxPool2d(1, (1, 1), _random_samples=x[:0].view(0, 1, 2))(x.view(1, 1, 2, 3)),
+            "Expect _random_samples.size.0. no less than the input's batch size",
+        ),
         (lambda x: x.lerp(x, 1 + 2j), "cannot be converted"),
         (lambda x: x - True, "with a bool tensor is not supported"),
         (lambda x: x.add(1, alpha=True), "Boolean alpha only supported for Boolean results"),

@@ -371,6 +371,12 @@ void renorm(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::
   }
 }
 
+void clamp_numbers(const at::Tensor& self, const std::optional<at::Scalar>& min, const std::optional<at::Scalar>& max) {
+  const auto keeps_bool = [](const std::optional<at::Scalar>& number) { return !number.has_value() || number->isBoolean(); };
+  TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != at::kBool || !keeps_bool(min) || !keeps_bool(max),
+                              "\"clamp\" not implemented for 'Bool'");
+}
+
 void clamp_tensors(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
   const auto is_bool = [](const OptionalTensor& tensor) { return defined(tensor) && tensor->scalar_type() == at::kBool; };
   TORCH_CHECK_NOT_IMPLEMENTED(!is_bool(self) || !is_bool(min) || !is_bool(max), "\"clamp\" not implemented for 'Bool'");

@@ -199,6 +199,8 @@ void pointwise(const at::Tensor& self, const at::Tensor& tensor1, const at::Tens
 void lerp_number(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight);
 void cumulative(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype);
 void renorm(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm);
+void clamp_numbers(const at::Tensor& self, const std::optional<at::Scalar>& min,
+                   const std::optional<at::Scalar>& max = std::nullopt);
 void clamp_tensors(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max);
 void embedding_renorm(const at::Tensor& self, const at::Tensor& indices, double max_norm, double norm_type);
 inline void baddbmm(const at::Tensor& /*self*/, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& /*beta*/,
@@ -289,6 +291,8 @@ Outputs<2> max_pool3d(const at::Tensor& self, at::IntArrayRef kernel_size, at::I
 Outputs<1> max_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel_size,
                                at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode,
                                const at::Tensor& indices);
+void fractional_max_pool(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef output_size,
+                         const at::Tensor& random_samples);
 Outputs<1> max_unpool2d(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size);
 Outputs<1> max_unpool3d(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size, at::IntArrayRef stride,
                         at::IntArrayRef padding);

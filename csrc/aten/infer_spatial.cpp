@@ -93,6 +93,20 @@ Outputs<1> max_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& 
   return {volume_like(self, self.sizes())};
 }
 
+void fractional_max_pool(const at::Tensor& self, at::IntArrayRef /*kernel_size*/, at::IntArrayRef output_size,
+                         const at::Tensor& random_samples) {
+  const auto rank = static_cast<int64_t>(output_size.size());
+  if (self.dim() != rank + 1 && self.dim() != rank + 2) return;  // the shape function refuses it
+  const int64_t batch = self.dim() == rank + 2 ? self.size(0) : 1;
+  TORCH_CHECK(random_samples.scalar_type() == self.scalar_type(), "Expect _random_samples to have the same dtype as input");
+  TORCH_CHECK(random_samples.dim() == 3, "Expect _random_samples to have 3 dimensions, got ", random_samples.dim());
+  TORCH_CHECK(random_samples.size(0) >= batch, "Expect _random_samples.size(0) no less than the input's batch size ", batch,
+              ", got ", random_samples.size(0));
+  TORCH_CHECK(random_samples.size(1) == self.size(-rank - 1), "Expect _random_samples.size(1) equal to the input's channels ",
+              self.size(-rank - 1), ", got ", random_samples.size(1));
+  TORCH_CHECK(random_samples.size(2) == rank, "Expect _random_samples.size(2) equal to ", rank, ", got ", random_samples.size(2));
+}
+
 Outputs<1> max_unpool2d(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size) {
   at::globalContext().alertNotDeterministic("max_unpooling2d_forward_out");
   TORCH_CHECK(indices.scalar_type() == at::kLong, "elements in indices should be type int64 but got: ", indices.scalar_type());
