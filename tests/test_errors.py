@@ -123,6 +123,7 @@ def test_one_operand_of_a_fitting_dtype_is_enough():
             lambda x: torch.nn.FractionalMaxPool2d(1, (1, 1), _random_samples=x[:0].view(0, 1, 2))(x.view(1, 1, 2, 3)),
             "Expect _random_samples.size.0. no less than the input's batch size",
         ),
+        (lambda x: torch.nn.functional.fractional_max_pool2d(x.view(1, 1, 2, 3), 1, (1, 1, 1)), "output_size must either"),
         (lambda x: x.lerp(x, 1 + 2j), "cannot be converted"),
         (lambda x: x - True, "with a bool tensor is not supported"),
         (lambda x: x.add(1, alpha=True), "Boolean alpha only supported for Boolean results"),

@@ -93,10 +93,11 @@ Outputs<1> max_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& 
   return {volume_like(self, self.sizes())};
 }
 
-void fractional_max_pool(const at::Tensor& self, at::IntArrayRef /*kernel_size*/, at::IntArrayRef output_size,
+void fractional_max_pool(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef output_size,
                          const at::Tensor& random_samples) {
   const auto rank = static_cast<int64_t>(output_size.size());
-  if (self.dim() != rank + 1 && self.dim() != rank + 2) return;  // the shape function refuses it
+  const bool has_shape = kernel_size.size() == output_size.size() && (self.dim() == rank + 1 || self.dim() == rank + 2);
+  if (!has_shape) return;  // the shape function refuses it
   const int64_t batch = self.dim() == rank + 2 ? self.size(0) : 1;
   TORCH_CHECK(random_samples.scalar_type() == self.scalar_type(), "Expect _random_samples to have the same dtype as input");
   TORCH_CHECK(random_samples.dim() == 3, "Expect _random_samples to have 3 dimensions, got ", random_samples.dim());
