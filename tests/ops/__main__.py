@@ -5,7 +5,6 @@ import collections
 import os
 import re
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -90,20 +89,12 @@ def sweep(options):
 
     records = runner.run(ids, lambda id: cases[id].run(options.full), journal, limits, known, progress)
     verdict = gaps.judge(records, gaps.load(), list(cases), options.full)
-    text = "\n".join([*verdict.wrong, "", *summary(records, verdict)])
-    print(text)
-    print(f"{len(verdict.wrong)} unexpected, {time.monotonic() - begin:.0f} s")
-    if options.report:
-        options.report.write_text(text + "\n")
-    return 1 if verdict.wrong else 0
+    return runner.report(verdict.wrong, summary(records, verdict), begin, options.report)
 
 
 def main():
     options = arguments()
-    with tempfile.TemporaryDirectory(prefix="torch_npu_sweep") as folder:
-        # The device reads these at its first use. What other processes hold of it is none of the sweep's business.
-        os.environ.setdefault("ASCEND_PROCESS_LOG_PATH", folder)
-        os.environ.setdefault("SOFTNPU_LEDGER_DIR", folder)
+    with runner.private_device():
         os.environ.setdefault("SOFTNPU_MEMORY_CHECK", "redzone,poison")
         return sweep(options)
 

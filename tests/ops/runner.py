@@ -7,6 +7,7 @@ costs its process; it is booked as crashed or hung, with what the process printe
 that has run for long enough makes room for another, too. The journal has a line of JSON for each finished case.
 """
 
+import contextlib
 import dataclasses
 import faulthandler
 import json
@@ -16,6 +17,26 @@ import signal
 import sys
 import tempfile
 import time
+
+
+@contextlib.contextmanager
+def private_device():
+    """The device, which reads these at its first use, writes to a folder of this run: what other processes hold of it, and their
+    logs, are none of its business."""
+    with tempfile.TemporaryDirectory(prefix="torch_npu_tests") as folder:
+        os.environ.setdefault("ASCEND_PROCESS_LOG_PATH", folder)
+        os.environ.setdefault("SOFTNPU_LEDGER_DIR", folder)
+        yield
+
+
+def report(wrong, table, begin, file):
+    """Prints what is wrong and the table, writes both to `file` if there is one, and gives the status of the command."""
+    text = "\n".join([*wrong, "", *table])
+    print(text)
+    print(f"{len(wrong)} unexpected, {time.monotonic() - begin:.0f} s")
+    if file:
+        file.write_text(text + "\n")
+    return 1 if wrong else 0
 
 
 @dataclasses.dataclass

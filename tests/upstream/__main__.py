@@ -6,7 +6,6 @@ import os
 import random
 import re
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -100,20 +99,12 @@ def upstream(options):
     records = runner.run(chosen, files.execute, journal, limits, progress=progress)
     entries = [entry for entry in gaps.load(KNOWN) if str(entry.get("id")).split("::")[0] in names]
     verdict = gaps.judge(records, entries, tests, options.fraction == 1)
-    text = "\n".join([*verdict.wrong, "", *table(names, records, verdict)])
-    print(text)
-    print(f"{len(verdict.wrong)} unexpected, {time.monotonic() - begin:.0f} s")
-    if options.report:
-        options.report.write_text(text + "\n")
-    return 1 if verdict.wrong else 0
+    return runner.report(verdict.wrong, table(names, records, verdict), begin, options.report)
 
 
 def main():
     options = arguments()
-    with tempfile.TemporaryDirectory(prefix="torch_npu_upstream") as folder:
-        # The device reads these at its first use.
-        os.environ.setdefault("ASCEND_PROCESS_LOG_PATH", folder)
-        os.environ.setdefault("SOFTNPU_LEDGER_DIR", folder)
+    with runner.private_device():
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         os.environ.setdefault("PYTORCH_PRINT_REPRO_ON_FAILURE", "0")
         return upstream(options)
