@@ -66,8 +66,9 @@ def difference(name, expected):
     return None if found == expected else f"has the signature {found}"
 
 
-def state(name):
-    """What a public name offers: of a method, what its class does if that is not offered at all."""
-    obj = resolve(name)
-    owner = getattr(obj, "__objclass__", None)
-    return _offer.state(owner if owner and _offer.state(owner)[0] != "works" else obj)
+def offers():
+    """Name -> ("works", "no-op" or "not offered", reason); of several names of one object, only the shortest."""
+    shortest = {}
+    for name in sorted(public(), key=lambda name: (name.count("."), name)):
+        shortest.setdefault(id(resolve(name)), name)
+    return {name: _offer.state(resolve(name)) for name in sorted(shortest.values())}
