@@ -3,6 +3,7 @@
 No device is touched by the import; a missing device library is reported by the first use of the device.
 """
 
+import importlib
 import sys
 
 import torch
@@ -39,3 +40,12 @@ _register()
 _switches = npu.debug._from_environment()
 
 __all__ = ["__version__", "npu", "npu_fusion_attention", "softnpu"]
+
+_ON_DEMAND = {"distributed", "jit", "multiprocessing", "optim", "profiler", "testing", "utils"}
+
+
+def __getattr__(name):
+    # `torch_npu.optim` needs no import of its own, and costs nothing where nobody asks for it.
+    if name in _ON_DEMAND:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

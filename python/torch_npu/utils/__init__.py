@@ -1,0 +1,16 @@
+"""Helpers of programs for NPUs: combined tensors, counted FLOPs, bound threads, checkpoints written beside the training."""
+
+from .affinity import reset_thread_affinity, set_thread_affinity
+from .combine_tensors import get_part_combined_tensor, is_combined_tensor_valid, npu_combine_tensors
+from .flops_count import FlopsCounter
+from .serialization import save_async
+
+__all__ = [
+    "FlopsCounter",
+    "get_part_combined_tensor",
+    "is_combined_tensor_valid",
+    "npu_combine_tensors",
+    "reset_thread_affinity",
+    "save_async",
+    "set_thread_affinity",
+]
