@@ -1,0 +1,20 @@
+"""torch.optim.Adadelta on combined tensors."""
+
+from .npu_fused_optim_base import NpuFusedOptimizerBase, check
+
+
+class NpuFusedAdadelta(NpuFusedOptimizerBase):
+    def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0):
+        check("NpuFusedAdadelta", rho=rho, eps=eps, weight_decay=weight_decay)
+        if rho > 1:
+            raise ValueError(f"NpuFusedAdadelta: rho must be at most 1, not {rho!r}")
+        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay})
+
+    def _step_chunk(self, chunk, group):
+        rho, eps = group["rho"], group["eps"]
+        grad = chunk.grad.add(chunk.param, alpha=group["weight_decay"]) if group["weight_decay"] else chunk.grad
+        square_avg, acc_delta = chunk.state("square_avg"), chunk.state("acc_delta")
+        square_avg.mul_(rho).addcmul_(grad, grad, value=1 - rho)
+        delta = acc_delta.add(eps).sqrt_().div_(square_avg.add(eps).sqrt_()).mul_(grad)
+        acc_delta.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        chunk.param.add_(delta, alpha=-group["lr"])

@@ -1,0 +1,56 @@
+"""AdamP (Heo et al., 2020) on combined tensors: where a weight hardly changes but in length, that part of its step is left out.
+
+A weight of two or more dimensions is scale-invariant if its gradient is almost orthogonal to it, to each of its channels or to
+the whole: its cosine is below delta divided by the root of the size. Its step then loses its radial part, and its decay is
+wd_ratio of weight_decay. This is decided weight by weight, and without waiting for the device; the rest is done for all at once.
+"""
+
+import math
+
+import torch
+
+from .npu_fused_optim_base import NpuFusedOptimizerBase, check
+
+
+class NpuFusedAdamP(NpuFusedOptimizerBase):
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, delta=0.1, wd_ratio=0.1, nesterov=False):
+        check("NpuFusedAdamP", betas=betas, eps=eps, weight_decay=weight_decay, delta=delta, wd_ratio=wd_ratio)
+        options = {"betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {"lr": lr, **options, "delta": delta, "wd_ratio": wd_ratio, "nesterov": nesterov})
+
+    def _step_chunk(self, chunk, group):
+        beta1, beta2 = group["betas"]
+        param, grad = chunk.param, chunk.grad
+        exp_avg, exp_avg_sq = chunk.state("exp_avg"), chunk.state("exp_avg_sq")
+        exp_avg.mul_(beta1).add_(grad, alpha=1 - beta1)
+        exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        denominator = (exp_avg_sq.sqrt() / math.sqrt(1 - beta2**chunk.step)).add_(group["eps"])
+        update = torch.lerp(grad, exp_avg, beta1) if group["nesterov"] else exp_avg
+        update = update / denominator
+
+        one = torch.ones((), dtype=param.dtype, device=param.device)
+        decays = []
+        for weight, its_grad, its_update in zip(chunk.params, chunk.per_param(grad), chunk.per_param(update), strict=True):
+            decays.append(_project(weight, its_grad, its_update, group) if weight.dim() > 1 else one)
+        if group["weight_decay"]:
+            param.mul_(1 - group["lr"] * group["weight_decay"] * chunk.spread(torch.stack(decays)))
+        param.add_(update, alpha=-group["lr"] / (1 - beta1**chunk.step))
+
+
+def _project(weight, grad, update, group):
+    """Takes the radial part out of the update, in place; gives the share of weight_decay that is left."""
+    delta, eps = group["delta"], group["eps"]
+    radial, found = torch.zeros_like(update), None
+    for rows in (weight.shape[0], 1):
+        w, g, u = (tensor.reshape(rows, -1) for tensor in (weight, grad, update))
+        norm = w.norm(dim=1, keepdim=True).add_(eps)
+        cosine = (g * w).sum(dim=1, keepdim=True).abs_() / (g.norm(dim=1, keepdim=True).add_(eps)) / norm
+        invariant = cosine.max() < delta / math.sqrt(w.shape[1])
+        direction = w / norm
+        part = (direction * (direction * u).sum(dim=1, keepdim=True)).view_as(update)
+        if found is None:
+            radial, found = torch.where(invariant, part, radial), invariant
+        else:
+            radial, found = torch.where(~found & invariant, part, radial), found | invariant
+    update.sub_(radial)
+    return torch.where(found, group["wd_ratio"], 1.0).to(update.dtype)

@@ -1,0 +1,66 @@
+"""Adam as BERT was trained with it, on combined tensors: no bias correction, weights decay beside the gradient, a schedule.
+
+warmup: the share of t_total in which the rate grows; -1 for none. t_total: the steps of the schedule; -1 for a constant rate.
+schedule: warmup_linear, warmup_constant, warmup_cosine or warmup_poly. As published, warmup_linear without warm-up begins at half
+of the rate. max_grad_norm: the gradients of a group and dtype are first scaled to this norm; -1 for never.
+"""
+
+import math
+
+from torch.optim.optimizer import required
+
+from .npu_fused_optim_base import NpuFusedOptimizerBase, check, clip
+
+# The share of the rate after the warm-up, from how much of t_total is over and how much of it is warm-up.
+_SCHEDULES = {
+    "warmup_cosine": lambda done, warmup: 0.5 * (1.0 + math.cos(math.pi * done)),
+    "warmup_constant": lambda done, warmup: 1.0,
+    "warmup_linear": lambda done, warmup: max((done - 1.0) / (warmup - 1.0), 0.0),
+    "warmup_poly": lambda done, warmup: max(1.0 - done, 0.0) ** 0.5,
+}
+
+
+class NpuFusedBertAdam(NpuFusedOptimizerBase):
+    def __init__(
+        self,
+        params,
+        lr=required,
+        warmup=-1,
+        t_total=-1,
+        schedule="warmup_linear",
+        b1=0.9,
+        b2=0.999,
+        e=1e-6,
+        weight_decay=0.01,
+        max_grad_norm=1.0,
+    ):
+        if lr is required:
+            raise ValueError("NpuFusedBertAdam needs a learning rate: NpuFusedBertAdam(params, lr=5e-5)")
+        if warmup != -1 and not 0 <= warmup < 1:
+            raise ValueError(f"NpuFusedBertAdam: warmup must be -1, or at least 0 and less than 1, not {warmup!r}")
+        if schedule not in _SCHEDULES:
+            raise ValueError(f"NpuFusedBertAdam: schedule must be one of {', '.join(_SCHEDULES)}, not {schedule!r}")
+        check("NpuFusedBertAdam", b1=b1, b2=b2, e=e, weight_decay=weight_decay)
+        options = {"lr": lr, "schedule": schedule, "warmup": warmup, "t_total": t_total, "b1": b1, "b2": b2, "e": e}
+        super().__init__(params, {**options, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm})
+
+    def _step_chunk(self, chunk, group):
+        param, grad = chunk.param, chunk.grad
+        if group["max_grad_norm"] > 0:
+            clip(grad, group["max_grad_norm"])
+        exp_avg, exp_avg_sq = chunk.state("exp_avg"), chunk.state("exp_avg_sq")
+        exp_avg.mul_(group["b1"]).add_(grad, alpha=1 - group["b1"])
+        exp_avg_sq.mul_(group["b2"]).addcmul_(grad, grad, value=1 - group["b2"])
+        update = exp_avg / exp_avg_sq.sqrt().add_(group["e"])
+        if group["weight_decay"]:
+            update.add_(param, alpha=group["weight_decay"])
+        param.add_(update, alpha=-_rate(group, chunk.step - 1))
+
+
+def _rate(group, steps):
+    if group["t_total"] == -1:
+        return group["lr"]
+    done, warmup = steps / group["t_total"], group["warmup"]
+    if done < warmup:
+        return group["lr"] * done / warmup
+    return group["lr"] * _SCHEDULES[group["schedule"]](done, warmup)

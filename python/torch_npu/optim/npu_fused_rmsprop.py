@@ -1,0 +1,28 @@
+"""torch.optim.RMSprop on combined tensors."""
+
+from .npu_fused_optim_base import NpuFusedOptimizerBase, check
+
+
+class NpuFusedRMSprop(NpuFusedOptimizerBase):
+    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False):
+        check("NpuFusedRMSprop", alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum)
+        options = {"alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum, "centered": centered}
+        super().__init__(params, {"lr": lr, **options})
+
+    def _step_chunk(self, chunk, group):
+        alpha, param = group["alpha"], chunk.param
+        grad = chunk.grad.add(param, alpha=group["weight_decay"]) if group["weight_decay"] else chunk.grad
+        square_avg = chunk.state("square_avg")
+        square_avg.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
+        if group["centered"]:
+            grad_avg = chunk.state("grad_avg")
+            grad_avg.lerp_(grad, 1 - alpha)
+            avg = square_avg.addcmul(grad_avg, grad_avg, value=-1).sqrt_().add_(group["eps"])
+        else:
+            avg = square_avg.sqrt().add_(group["eps"])
+        if not group["momentum"]:
+            param.addcdiv_(grad, avg, value=-group["lr"])
+            return
+        buffer = chunk.state("momentum_buffer")
+        buffer.mul_(group["momentum"]).addcdiv_(grad, avg)
+        param.add_(buffer, alpha=-group["lr"])
