@@ -29,19 +29,21 @@ def _register():
         sys.modules[name.replace("torch_npu", "torch", 1)] = sys.modules[name]
     quantized = [torch.quint8, torch.quint4x2, torch.quint2x4, torch.qint32, torch.qint8]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True, unsupported_dtype=quantized)
+    reductions._register()
 
 
 _check_torch()
 
 from . import _C, npu, softnpu  # noqa: E402, F401
 from ._not_offered import npu_fusion_attention  # noqa: E402
+from .multiprocessing import reductions  # noqa: E402
 
 _register()
 _switches = npu.debug._from_environment()
 
 __all__ = ["__version__", "npu", "npu_fusion_attention", "softnpu"]
 
-_ON_DEMAND = {"distributed", "jit", "multiprocessing", "optim", "profiler", "testing", "utils"}
+_ON_DEMAND = {"distributed", "jit", "optim", "profiler", "testing", "utils"}
 
 
 def __getattr__(name):

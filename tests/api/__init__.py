@@ -51,6 +51,7 @@ def signature(obj):
     text = re.sub(r"<required parameter>", "required", text)
     text = re.sub(r"<(\w+)\.(\w+): \d+>", r"\1.\2", text)
     text = re.sub(r"<[^>]*>", "...", text)
+    text = text.replace("start=1, boundary=None)", "start=1)")  # of every Enum, since Python 3.11
     return f"({ast.unparse(ast.parse(f'def f{text}: pass').body[0].args)})"
 
 

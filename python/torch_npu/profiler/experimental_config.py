@@ -1,0 +1,125 @@
+"""Settings of the records of the device, checked where they are made."""
+
+
+class ProfilerLevel:
+    Level0 = "Level0"
+    Level1 = "Level1"
+    Level2 = "Level2"
+    Level_none = "Level_none"
+
+
+class AiCMetrics:
+    PipeUtilization = "ACL_AICORE_PIPE_UTILIZATION"
+    ArithmeticUtilization = "ACL_AICORE_ARITHMETIC_UTILIZATION"
+    Memory = "ACL_AICORE_MEMORY_BANDWIDTH"
+    MemoryL0 = "ACL_AICORE_L0B_AND_WIDTH"
+    MemoryUB = "ACL_AICORE_MEMORY_UB"
+    ResourceConflictRatio = "ACL_AICORE_RESOURCE_CONFLICT_RATIO"
+    L2Cache = "ACL_AICORE_L2_CACHE"
+    MemoryAccess = "ACL_AICORE_MEMORY_ACCESS"
+    AiCoreNone = "ACL_AICORE_NONE"
+
+
+class ExportType:
+    Text = "text"
+    Db = "db"
+
+
+class HostSystem:
+    CPU = "cpu"
+    MEM = "mem"
+    DISK = "disk"
+    NETWORK = "network"
+    OSRT = "osrt"
+    NUMA = "numa"
+
+
+def supported_profiler_level():
+    return _values(ProfilerLevel)
+
+
+def supported_ai_core_metrics():
+    return _values(AiCMetrics)
+
+
+def supported_export_type():
+    return _values(ExportType)
+
+
+class _ExperimentalConfig:
+    """Which records are made of the device: none yet, so that these settings are checked and kept as attributes, and no more.
+
+    aic_metrics are those of Level1 and Level2; at the other levels they are AiCMetrics.AiCoreNone."""
+
+    def __init__(
+        self,
+        profiler_level=ProfilerLevel.Level0,
+        aic_metrics=AiCMetrics.PipeUtilization,
+        l2_cache=False,
+        msprof_tx=False,
+        mstx=False,
+        data_simplification=True,
+        record_op_args=False,
+        op_attr=False,
+        gc_detect_threshold=None,
+        export_type=ExportType.Text,
+        host_sys=None,
+        mstx_domain_include=None,
+        mstx_domain_exclude=None,
+        sys_io=False,
+        sys_interconnection=False,
+    ):
+        _one_of("profiler_level", profiler_level, ProfilerLevel)
+        _one_of("aic_metrics", aic_metrics, AiCMetrics)
+        self.profiler_level = profiler_level
+        measured = profiler_level in (ProfilerLevel.Level1, ProfilerLevel.Level2)
+        self.aic_metrics = aic_metrics if measured else AiCMetrics.AiCoreNone
+        switches = {"l2_cache": l2_cache, "msprof_tx": msprof_tx, "mstx": mstx, "data_simplification": data_simplification}
+        switches |= {"record_op_args": record_op_args, "op_attr": op_attr}
+        switches |= {"sys_io": sys_io, "sys_interconnection": sys_interconnection}
+        for name, value in switches.items():
+            if not isinstance(value, bool):
+                raise TypeError(f"_ExperimentalConfig: {name} must be True or False, not {value!r}")
+            setattr(self, name, value)
+        self.export_type = [export_type] if isinstance(export_type, str) else _list("export_type", export_type)
+        for value in self.export_type:
+            _one_of("export_type", value, ExportType)
+        self.host_sys = _list("host_sys", host_sys)
+        for value in self.host_sys:
+            _one_of("host_sys", value, HostSystem)
+        if gc_detect_threshold is not None and (not isinstance(gc_detect_threshold, (int, float)) or gc_detect_threshold < 0):
+            raise ValueError(
+                f"_ExperimentalConfig: gc_detect_threshold must be None or milliseconds that are not negative, "
+                f"not {gc_detect_threshold!r}"
+            )
+        self.gc_detect_threshold = gc_detect_threshold
+        self.mstx_domain_include = _list("mstx_domain_include", mstx_domain_include)
+        self.mstx_domain_exclude = _list("mstx_domain_exclude", mstx_domain_exclude)
+        if mstx_domain_include and mstx_domain_exclude:
+            raise ValueError("_ExperimentalConfig: give mstx_domain_include or mstx_domain_exclude, not both")
+
+    @property
+    def with_gc(self):
+        return self.gc_detect_threshold is not None
+
+    @property
+    def tx_enabled(self):
+        return self.msprof_tx or self.mstx
+
+
+def _values(names):
+    return {value for name, value in vars(names).items() if not name.startswith("_")}
+
+
+def _one_of(name, value, names):
+    if not isinstance(value, str) or value not in _values(names):
+        choices = ", ".join(f"{names.__name__}.{each}" for each in vars(names) if not each.startswith("_"))
+        raise ValueError(f"_ExperimentalConfig: {name} must be one of {choices}, not {value!r}")
+
+
+def _list(name, value):
+    if value is None:
+        return []
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise TypeError(f"_ExperimentalConfig: {name} must be a list of strings, not {value!r}")
+    return list(value)

@@ -1,0 +1,97 @@
+"""One recorded step of a training loop, after which the program ends.
+
+    profile = Profile(start_step=10, save_path="./npu_profiling", profile_type="TORCH")
+    for batch in loader:
+        profile.start()
+        train(batch)
+        profile.end()     # after the tenth step: writes the trace and calls sys.exit()
+
+profile_type: TORCH records with torch.autograd.profiler, ASCEND_PROFILER with torch_npu.profiler; None records nothing and never
+ends the program. All calls of Profile give the same object.
+"""
+
+import os
+import sys
+import time
+import warnings
+
+import torch
+
+from .. import profiler
+
+_OPTIONS = {
+    "TORCH": {"enabled", "use_cuda", "record_shapes", "with_flops", "profile_memory", "with_stack", "use_kineto", "use_cpu"},
+    "ASCEND_PROFILER": {"activities", "schedule", "record_shapes", "profile_memory", "with_stack"},
+}
+
+
+def Singleton(cls):
+    """Decorates a class: the first call makes the object, and later calls give it."""
+
+    made = []
+
+    def get(*args, **kwargs):
+        if not made:
+            made.append(cls(*args, **kwargs))
+        return made[0]
+
+    return get
+
+
+class _Profile:
+    def __init__(
+        self,
+        start_step=10,
+        save_path="./npu_profiling",
+        profile_type=None,
+        use_npu=True,
+        record_shape=True,
+        experimental_config=None,
+        **kwargs,
+    ):
+        if profile_type in ("CANN", "GE"):
+            warnings.warn(f"Profile: there is no profile_type {profile_type} here, nothing is recorded; use TORCH", stacklevel=3)
+            profile_type = None
+        if profile_type not in (None, *_OPTIONS):
+            raise ValueError(f"Profile: profile_type must be None, TORCH or ASCEND_PROFILER, not {profile_type!r}")
+        unknown = set(kwargs) - _OPTIONS.get(profile_type, set(kwargs))
+        if unknown:
+            allowed = ", ".join(sorted(_OPTIONS[profile_type]))
+            raise ValueError(f"Profile: {profile_type} has no option {', '.join(sorted(unknown))}; it takes {allowed}")
+        self.start_step, self.save_path, self.profile_type = start_step, save_path, profile_type
+        self._step, self._in_step = 0, False
+        if profile_type:
+            os.makedirs(save_path, exist_ok=True)
+        if profile_type == "TORCH":
+            self.prof = torch.autograd.profiler.profile(**{"record_shapes": record_shape, **kwargs})
+        elif profile_type == "ASCEND_PROFILER":
+            self.prof = profiler.profile(
+                on_trace_ready=profiler.tensorboard_trace_handler(save_path),
+                experimental_config=experimental_config,
+                **{"record_shapes": record_shape, **kwargs},
+            )
+
+    def start(self):
+        """Begins a step."""
+        if self._in_step:
+            raise RuntimeError("Profile: start() was called twice; call end() after each step")
+        self._in_step = True
+        self._step += 1
+        if self.profile_type and self._step == self.start_step:
+            self.prof.__enter__()
+
+    def end(self):
+        """Ends a step; the recorded one ends the program."""
+        if not self._in_step:
+            raise RuntimeError("Profile: end() was called without start()")
+        self._in_step = False
+        if not self.profile_type or self._step != self.start_step:
+            return
+        self.prof.__exit__(None, None, None)
+        if self.profile_type == "TORCH":
+            name = time.strftime("torch_prof_%Y%m%d%H%M%S.json")
+            self.prof.export_chrome_trace(os.path.join(self.save_path, name))
+        sys.exit()
+
+
+Profile = Singleton(_Profile)

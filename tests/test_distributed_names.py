@@ -1,0 +1,85 @@
+"""What there is before HCCL: names that say so, and what to use; and npu tensors that are not sent to other processes."""
+
+import multiprocessing
+
+import pytest
+import torch
+import torch.multiprocessing
+from torch_npu import distributed
+from torch_npu.distributed import fsdp, pipelining, run
+from torch_npu.distributed.rpc.options import NPUTensorPipeRpcBackendOptions
+from torch_npu.distributed.tensor import experimental
+from torch_npu.multiprocessing import reductions
+
+
+def test_hccl_is_not_there():
+    assert not distributed.is_available()
+    assert not distributed.is_hccl_available()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: distributed.reinit_process_group(),
+        lambda: distributed.all_gather_into_tensor_uneven(torch.ones(2), torch.ones(1)),
+        lambda: distributed.reduce_scatter_tensor_uneven(torch.ones(1), torch.ones(2)),
+        lambda: fsdp.fully_shard(torch.nn.Linear(1, 1)),
+        lambda: pipelining.pipeline(torch.nn.Linear(1, 1), ()),
+        lambda: experimental.context_parallel(None),
+    ],
+)
+def test_what_needs_it_says_what_works_meanwhile(call):
+    with pytest.raises(NotImplementedError, match=r"HCCL is not there yet; use init_process_group\(\"gloo\"\)"):
+        call()
+
+
+def test_options_of_remote_calls_map_devices_one_to_one():
+    options = NPUTensorPipeRpcBackendOptions(device_maps={"other": {"npu:0": "npu:1"}}, devices=["npu:0"], rpc_timeout=5)
+    options.set_device_map("other", {"npu:1": "npu:0"})
+    npu = [torch.device("npu", index) for index in range(2)]
+    assert options.device_maps == {"other": {npu[0]: npu[1], npu[1]: npu[0]}}
+    assert (options.devices, options.rpc_timeout, options.num_worker_threads) == ([npu[0]], 5, 16)
+    with pytest.raises(ValueError, match="one to one, but npu:2 to npu:1 comes after npu:0 to npu:1"):
+        options.set_device_map("other", {"npu:2": "npu:1"})
+    with pytest.raises(ValueError, match="one to one, but npu:0 to npu:3 comes after npu:0 to npu:1"):
+        options.set_device_map("other", {"npu:0": "npu:3"})
+    with pytest.raises(ValueError, match="set_devices takes devices of npu, not cpu"):
+        options.set_devices(["cpu"])
+
+
+def test_arguments_of_run_are_those_of_torchrun(capsys):
+    parsed = run.parse_args(["--nproc_per_node=2", "train.py", "--lr", "0.1"])
+    assert (parsed.nproc_per_node, parsed.training_script, parsed.training_script_args) == ("2", "train.py", ["--lr", "0.1"])
+    with pytest.raises(SystemExit):
+        run.parse_args(["--enable_tiered_parallel_tcpstore=true", "train.py"])
+    assert "is not offered: leave it out" in capsys.readouterr().err
+
+
+def send(value):
+    return multiprocessing.reduction.ForkingPickler.dumps(value)
+
+
+def test_a_tensor_on_npu_is_not_sent_to_another_process():
+    with pytest.raises(
+        RuntimeError, match=r"on npu:0 cannot be sent to another process.*send tensor\.cpu\(\), and call \.npu\(\)"
+    ):
+        send(torch.ones(2, device="npu"))
+    with pytest.raises(NotImplementedError, match=r"send tensor\.cpu\(\)"):
+        reductions.rebuild_npu_event("npu:0", b"")
+
+
+def double(received, sent, done):
+    sent.put(received.get().npu().mul(2).cpu())
+    done.wait(60)
+
+
+def test_a_tensor_on_the_cpu_is():
+    context = torch.multiprocessing.get_context("spawn")
+    there, back, done = context.Queue(), context.Queue(), context.Event()
+    process = context.Process(target=double, args=(there, back, done))
+    process.start()
+    there.put(torch.ones(3))
+    got = back.get(timeout=60)
+    assert got.tolist() == [2, 2, 2]
+    done.set()
+    process.join()

@@ -1,0 +1,29 @@
+"""torch_npu.jit: passes over TorchScript."""
+
+import pytest
+import torch
+import torch_npu
+from torch_npu.jit.fusion_pass.fast_gelu import fast_gelu_pass
+
+
+@pytest.mark.skipif(not hasattr(torch.ops.npu, "fast_gelu"), reason="npu::fast_gelu is not there")
+@pytest.mark.parametrize("run", [torch_npu.jit.optimize, fast_gelu_pass])
+def test_gelu_becomes_fast_gelu(run):
+    x = torch.linspace(-3, 3, 20, device="npu")
+    traced = torch.jit.trace(torch.nn.GELU(), x)
+    run(traced)
+    assert "npu::fast_gelu" in str(traced.graph) and "aten::gelu" not in str(traced.graph)
+    torch.testing.assert_close(traced(x), x * torch.sigmoid(1.702 * x), rtol=1e-4, atol=1e-5)
+
+
+def test_another_gelu_is_left_alone():
+    traced = torch.jit.trace(torch.nn.GELU(approximate="tanh"), torch.ones(2, device="npu"))
+    before = str(traced.graph)
+    if hasattr(torch.ops.npu, "fast_gelu"):
+        torch_npu.jit.optimize(traced)
+    assert str(traced.graph) == before
+
+
+def test_only_torchscript_is_taken():
+    with pytest.raises(TypeError, match=r"takes what torch\.jit\.trace or torch\.jit\.script gives, not GELU"):
+        torch_npu.jit.optimize(torch.nn.GELU())
