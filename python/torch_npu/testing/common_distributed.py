@@ -1,0 +1,69 @@
+"""Tests of several processes. They need HCCL where they use npu tensors, and are skipped until it is there."""
+
+import functools
+import unittest
+from collections import namedtuple
+
+import torch
+import torch.distributed as dist
+
+from ..distributed import is_hccl_available
+from ..distributed.distributed_c10d import NO_HCCL
+
+TestSkip = namedtuple("TestSkip", "exit_code, message")
+TestSkip.__test__ = False
+
+TEST_SKIPS = {
+    "multi-npu": TestSkip(75, "needs several NPUs"),
+    **{f"multi-npu-{count}": TestSkip(75, f"needs {count} NPUs") for count in range(1, 9)},
+    "hccl": TestSkip(76, NO_HCCL),
+    "known_issues": TestSkip(77, "fails for a known reason"),
+}
+
+
+def skipIfUnsupportMultiNPU(npu_number_needed):
+    """Decorates a test that needs so many devices."""
+
+    def decorate(func):
+        @functools.wraps(func)
+        def run(*args, **kwargs):
+            if torch.npu.device_count() < npu_number_needed:
+                raise unittest.SkipTest(f"needs {npu_number_needed} NPUs, but there are {torch.npu.device_count()}")
+            return func(*args, **kwargs)
+
+        return run
+
+    return decorate
+
+
+def init_pg(backend="hccl", world_size=1, rank=0, file_name="file://"):
+    """A process group of hccl or gloo, whose processes meet in a file."""
+    if backend not in ("hccl", "gloo"):
+        raise RuntimeError(f'init_pg: backend must be "hccl" or "gloo", not {backend!r}')
+    if backend == "hccl" and not is_hccl_available():
+        raise NotImplementedError(f"init_pg: {NO_HCCL}")
+    dist.init_process_group(backend, f"file://{file_name.removeprefix('file://')}", world_size=world_size, rank=rank)
+    if backend == "hccl":
+        torch.npu.set_device(rank)
+
+
+def with_comms(func):
+    """Decorates a test of a class with world_size, rank, file_name and destroy_pg: it runs in a process group.
+
+    The group is of hccl where there are enough devices, else of gloo; without HCCL such a test is skipped."""
+    if func is None:
+        raise RuntimeError("with_comms decorates a test, not None")
+
+    @functools.wraps(func)
+    def run(self, *args, **kwargs):
+        backend = "hccl" if torch.npu.device_count() >= self.world_size else "gloo"
+        if backend == "hccl" and not is_hccl_available():
+            raise unittest.SkipTest(NO_HCCL)
+        init_pg(backend, self.world_size, self.rank, self.file_name)
+        torch.npu.manual_seed(0)
+        try:
+            func(self, *args, **kwargs)
+        finally:
+            self.destroy_pg()
+
+    return run

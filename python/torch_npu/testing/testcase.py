@@ -1,0 +1,323 @@
+"""unittest.TestCase with comparisons of tensors, wherever they are.
+
+assertEqual(x, y, prec) compares tensors, numbers and containers of them: no two elements differ by more than prec (1e-5). NaN is
+equal to NaN; infinities are equal only with allow_inf=True.
+
+assertRtolEqual(x, y, prec=1e-4, prec16=1e-3) is for results of different devices. Shape and dtype must be equal. Differences are
+measured absolutely, and relative to the larger of both; by one of the two, all elements must be within prec (prec16 for float16),
+but for a share of prec of them, which may be off by up to ten times that. bfloat16 is compared as by torch.allclose(rtol=prec16,
+atol=prec16), bool exactly. Elements that are equal, infinities too, and NaN in the same places are right.
+"""
+
+import contextlib
+import os
+import random
+import re
+import sys
+import time
+import unittest
+import warnings
+from collections.abc import Sequence
+from numbers import Number
+from pathlib import Path
+
+import torch
+
+from .common_utils import PERF_TEST_ENABLE, PerfBaseline, is_iterable, set_npu_device
+
+_OUTLIERS = 10.0
+
+
+def run_tests():
+    """Runs the tests of the program, as unittest.main() does."""
+    unittest.main(argv=sys.argv)
+
+
+class TestCase(unittest.TestCase):
+    precision = 1e-5
+    exact_dtype = False
+    maxDiff = None
+
+    def __init__(self, method_name="runTest"):
+        super().__init__(method_name)
+
+    @classmethod
+    def setUpClass(cls):
+        cls.npu_device = set_npu_device()
+
+    def setUp(self):
+        seed = int(os.getenv("SEED", "666"))
+        torch.manual_seed(seed)
+        random.seed(seed)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(seed)
+
+    def run(self, result=None):
+        """With PERF_TEST_ENABLE a test runs twice, and the second time must not take 1.2 times as long as ever before."""
+        done = super().run(result)
+        if PERF_TEST_ENABLE:
+            self._run_again(result)
+        return done
+
+    def assertEqual(self, x, y, prec=None, message="", allow_inf=False, exact_dtype=None):
+        if isinstance(prec, str) and not message:
+            prec, message = None, prec
+        exact = self.exact_dtype if exact_dtype is None else exact_dtype
+        self._compare(x, y, self.precision if prec is None else prec, message or None, allow_inf, exact)
+
+    def assertNotEqual(self, x, y, prec=None, message=""):
+        try:
+            self.assertEqual(x, y, prec, allow_inf=True)
+        except self.failureException:
+            return
+        self.fail(self._formatMessage(message or None, f"{x!r} and {y!r} are equal"))
+
+    def assertAlmostEqual(self, x, y, places=None, msg=None, delta=None, allow_inf=None):
+        self.assertEqual(x, y, 10.0**-places if places else delta, msg or "", bool(allow_inf))
+
+    def assertRtolEqual(self, x, y, prec=1.0e-4, prec16=1.0e-3, auto_trans_dtype=False, message=None):
+        if _is_sequence(x) and _is_sequence(y):
+            if len(x) != len(y):
+                self.fail(self._formatMessage(message, f"there are {len(x)} values on one side, {len(y)} on the other"))
+            for one, other in zip(x, y, strict=True):
+                self.assertRtolEqual(one, other, prec, prec16, auto_trans_dtype, message)
+            return
+        if isinstance(x, torch.Tensor) and _is_sequence(y):
+            y = torch.as_tensor(y, dtype=x.dtype)
+        elif isinstance(y, torch.Tensor) and _is_sequence(x):
+            x = torch.as_tensor(x, dtype=y.dtype)
+        x, y = (_tensor(value).detach().cpu() for value in (x, y))
+        if auto_trans_dtype:
+            x = x.to(y.dtype)
+        if x.shape != y.shape:
+            self.fail(self._formatMessage(message, f"the shapes {tuple(x.shape)} and {tuple(y.shape)} differ"))
+        if x.dtype != y.dtype:
+            self.fail(self._formatMessage(message, f"the dtypes {x.dtype} and {y.dtype} differ"))
+        problem = _rtol_problem(x, y, prec16 if x.dtype in (torch.float16, torch.bfloat16) else prec)
+        if problem:
+            self.fail(self._formatMessage(message, problem))
+
+    def assertTensorsSlowEqual(self, x, y, prec=None, message=""):
+        self.assertEqual(x, y, prec, message, exact_dtype=True)
+
+    def assertObjectIn(self, obj, iterable):
+        """The object itself is in it, not one that is equal."""
+        if not any(obj is each for each in iterable):
+            self.fail(f"{obj!r} is not in {iterable!r}")
+
+    def assertWarns(self, call_fn, msg=""):
+        if not _warnings_of(call_fn):
+            self.fail(self._formatMessage(msg or None, "there was no warning"))
+
+    def assertNotWarn(self, call_fn, msg=""):
+        seen = _warnings_of(call_fn)
+        if seen:
+            self.fail(self._formatMessage(msg or None, f"there was the warning: {seen[0].message}"))
+
+    @contextlib.contextmanager
+    def maybeWarnsRegex(self, category, regex=""):
+        """Within it no warning may come but of this category and text."""
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            warnings.filterwarnings("ignore", message=regex, category=category)
+            yield
+        if seen:
+            self.fail(f"there was the warning: {seen[0].message}")
+
+    def assertExpected(self, s, subname=None):
+        """The text is that of the file expect/CLASS.METHOD[-SUBNAME].expect beside the test; EXPECTTEST_ACCEPT=1 writes it."""
+        folder = Path(sys.modules[type(self).__module__].__file__).parent / "expect"
+        file = folder / f"{type(self).__name__}.{self._testMethodName}{f'-{subname}' if subname else ''}.expect"
+        if os.getenv("EXPECTTEST_ACCEPT"):
+            folder.mkdir(exist_ok=True)
+            file.write_text(s)
+        if not file.exists():
+            self.fail(f"there is no {file}; run the test with EXPECTTEST_ACCEPT=1 to write it. It would hold:\n{s}")
+        super().assertEqual(s, file.read_text())
+
+    def assertExpectedRaises(self, exc_type, call_fn, *args, **kwargs):
+        """The call raises this, with the text of a file as in assertExpected; subname is taken from the keywords."""
+        subname = kwargs.pop("subname", None)
+        with self.assertRaises(exc_type) as context:
+            call_fn(*args, **kwargs)
+        self.assertExpected(str(context.exception), subname)
+
+    def assertExpectedStripMangled(self, s, subname=None):
+        self.assertExpected(re.sub(r"__torch__[^ ]+", "", s), subname)
+
+    def genSparseTensor(self, size, sparse_dim, nnz, is_uncoalesced, device="cpu"):
+        """A random sparse COO tensor of nnz entries (or twice as many, each index twice), its indices and its values."""
+        if nnz and not all(size[:sparse_dim]):
+            raise RuntimeError(f"a tensor of the size {tuple(size)} has no room for {nnz} entries")
+        limits = torch.tensor(size[:sparse_dim], dtype=torch.float32).unsqueeze(1)
+        indices = (torch.rand(sparse_dim, nnz) * limits).long().to(device)
+        values = torch.randn(nnz, *size[sparse_dim:]).to(device)
+        if is_uncoalesced:
+            indices, values = torch.cat([indices, indices], 1), torch.cat([values, torch.randn_like(values)])
+        made = torch.sparse_coo_tensor(indices, values, size, check_invariants=True)
+        made = made if is_uncoalesced else made.coalesce()
+        return made, made._indices().clone(), made._values().clone()
+
+    def safeCoalesce(self, t):
+        """t.coalesce(), once it is found to be what adding the entries one by one gives."""
+        coalesced = t.coalesce()
+        self.assertTrue(coalesced.is_coalesced())
+        sums = {}
+        for index, value in zip(t._indices().t().tolist(), t._values(), strict=True):
+            key = tuple(index)
+            sums[key] = sums[key] + value if key in sums else value.clone()
+        keys = sorted(sums)
+        self.assertEqual([tuple(index) for index in coalesced._indices().t().tolist()], keys)
+        if keys:
+            self.assertEqual(coalesced._values(), torch.stack([sums[key] for key in keys]))
+        return coalesced
+
+    def safeToDense(self, t):
+        return self.safeCoalesce(t).to_dense()
+
+    def _compare(self, x, y, prec, message, allow_inf, exact_dtype):
+        x, y = _known(x), _known(y)
+        if isinstance(x, torch.Tensor) and isinstance(y, Number):
+            x = x.item() if x.numel() == 1 else x
+        elif isinstance(y, torch.Tensor) and isinstance(x, Number):
+            y = y.item() if y.numel() == 1 else y
+        if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor):
+            self._compare_tensors(x, y, prec, message, allow_inf, exact_dtype)
+        elif (isinstance(x, torch.Tensor) and isinstance(y, Number)) or (isinstance(y, torch.Tensor) and isinstance(x, Number)):
+            self.fail(self._formatMessage(message, f"{x!r} and {y!r}: a tensor of several elements is no number"))
+        elif isinstance(x, Number) and isinstance(y, Number):
+            problem = _number_problem(x, y, prec, allow_inf)
+            if problem:
+                self.fail(self._formatMessage(message, problem))
+        elif isinstance(x, dict) and isinstance(y, dict):
+            super().assertEqual(x.keys(), y.keys(), message)
+            for key in x:
+                self._compare(x[key], y[key], prec, message, allow_inf, exact_dtype)
+        elif _is_plain(x) or _is_plain(y) or not (is_iterable(x) and is_iterable(y)):
+            super().assertEqual(x, y, message)
+        else:
+            super().assertEqual(len(x), len(y), message)
+            for one, other in zip(x, y, strict=True):
+                self._compare(one, other, prec, message, allow_inf, exact_dtype)
+
+    def _compare_tensors(self, x, y, prec, message, allow_inf, exact_dtype):
+        super().assertEqual(tuple(x.shape), tuple(y.shape), message)
+        super().assertEqual((x.layout, x.is_quantized), (y.layout, y.is_quantized), message)
+        if exact_dtype or torch.bool in (x.dtype, y.dtype):
+            super().assertEqual(x.dtype, y.dtype, message)
+        if x.is_sparse:
+            x, y = x.coalesce(), y.coalesce()
+            self._compare_tensors(x.indices(), y.indices(), 0, message, allow_inf, exact_dtype)
+            self._compare_tensors(x.values(), y.values(), prec, message, allow_inf, exact_dtype)
+            return
+        if x.is_quantized:
+            x, y = x.dequantize(), y.dequantize()
+        problem = _problem(x.detach().cpu(), y.detach().cpu(), prec, allow_inf)
+        if problem:
+            self.fail(self._formatMessage(message, problem))
+
+    def _run_again(self, result):
+        repeated = unittest.TestResult()
+        begin = time.perf_counter()
+        super().run(repeated)
+        took = time.perf_counter() - begin
+        if not repeated.wasSuccessful():
+            return
+        name = self.id()
+        best = PerfBaseline.get_baseline(name)
+        if result is not None and best is not None and took > 1.2 * best:
+            error = self.failureException(f"it took {took:.3f} s, but {best:.3f} s before")
+            result.addFailure(self, (type(error), error, None))
+        if best is None or took < 0.9 * best:
+            PerfBaseline.set_baseline(name, took)
+
+
+def _is_sequence(value):
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _is_plain(value):
+    return isinstance(value, (str, bytes, set, frozenset, Number))
+
+
+def _known(value):
+    """Arrays and scalars of numpy as tensors, all else as it is."""
+    is_numpy = type(value).__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc"
+    return torch.as_tensor(value) if is_numpy else value
+
+
+def _tensor(value):
+    return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else torch.as_tensor(value)
+
+
+def _warnings_of(function):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        function()
+    return seen
+
+
+def _wide(tensor):
+    """As the dtype in which differences of such numbers are exact, or almost."""
+    if tensor.dtype.is_complex:
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.dtype.is_floating_point else tensor.long()
+
+
+def _differences(x, y):
+    """How far elements are apart; none where they are equal or both are NaN, infinitely far where one is NaN or an infinity."""
+    x, y = _wide(x), _wide(y)
+    apart = (x - y).abs().double()
+    same = (x == y) | (x.isnan() & y.isnan())
+    return apart.masked_fill(apart.isnan(), torch.inf).masked_fill(same, 0.0)
+
+
+def _worst(x, y, apart):
+    index = int(apart.argmax())
+    place = tuple(int(i) for i in torch.unravel_index(torch.tensor(index), apart.shape)) if apart.dim() else ()
+    return f"{x[place].item()!r} and {y[place].item()!r}" + (f" at {place}" if place else "")
+
+
+def _number_problem(x, y, prec, allow_inf):
+    if not allow_inf and torch.inf in (abs(x), abs(y)):
+        return f"{x!r} and {y!r} are not finite; allow_inf=True compares them"
+    if x == y or (x != x and y != y) or abs(x - y) <= prec:
+        return None
+    return f"{x!r} and {y!r} differ by {abs(x - y):g}, more than {prec:g}"
+
+
+def _problem(x, y, prec, allow_inf):
+    if not x.numel():
+        return None
+    x, y = _wide(x), _wide(y)
+    if not allow_inf and (x.isinf().any() or y.isinf().any()):
+        return "there are infinities; allow_inf=True compares them"
+    apart = _differences(x, y)
+    if bool((apart <= prec).all()):
+        return None
+    return f"{_worst(x, y, apart)} differ by {apart.max().item():g}, more than {prec:g}"
+
+
+def _rtol_problem(x, y, prec):
+    if not x.numel():
+        return None
+    if x.dtype == torch.bool:
+        prec = 0.0
+    apart = _differences(x, y)
+    larger = torch.maximum(_wide(x).abs().double(), _wide(y).abs().double())
+    if x.dtype == torch.bfloat16:
+        good = bool(((apart == 0) | (apart <= prec + prec * _wide(y).abs()) & apart.isfinite()).all())
+    else:
+        smallest = 6e-8 if x.dtype == torch.float16 else 1e-9
+        good = _within(apart, prec) or _within((apart / (larger + smallest)).masked_fill(apart == 0, 0.0), prec)
+    if good:
+        return None
+    count = int((apart > prec).sum())
+    return f"{count} of {x.numel()} elements differ by more than {prec:g}; the most {_worst(x, y, apart)}"
+
+
+def _within(error, prec):
+    """Whether errors are within prec, but for a share of prec of them, and those within ten times that."""
+    error = error.nan_to_num(torch.inf, posinf=torch.inf)
+    bad = error > prec
+    return int(bad.sum()) <= prec * error.numel() and bool((error <= _OUTLIERS * prec).all())
