@@ -68,6 +68,32 @@ def test_npu_and_cpu_move_a_tensor():
     assert x.untyped_storage().npu().is_npu
 
 
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+@pytest.mark.parametrize("kind", ["untyped", "typed"])
+def test_a_storage_moves(kind):
+    storage = torch.arange(4.0).untyped_storage() if kind == "untyped" else torch.TypedStorage([0.0, 1.0], dtype=torch.float32)
+    there = storage.npu()
+    assert (there.is_npu, storage.is_npu, there.device) == (True, False, torch.device("npu:0"))
+    assert there.npu(1).device == torch.device("npu:1")
+    assert there.cpu().tolist() == storage.tolist()
+
+
+def test_a_packed_sequence_moves():
+    packed = nn.utils.rnn.pack_padded_sequence(torch.randn(3, 2, 4), torch.tensor([3, 2]))
+    there = packed.npu()
+    assert there.is_npu and not packed.is_npu and there.npu() is there
+    assert there.batch_sizes.device.type == "cpu" and packed.npu(1).data.device == torch.device("npu:1")
+    expected, lengths = nn.utils.rnn.pad_packed_sequence(packed)
+    padded, there_lengths = nn.utils.rnn.pad_packed_sequence(there)
+    assert_same(padded, expected)
+    assert torch.equal(there_lengths, lengths)
+
+
+def test_the_version_of_the_device_library_is_that_of_cann():
+    assert torch.version.cann == torch.npu.library_info()["version"]
+    assert not hasattr(torch.version, "cann_") and torch.version.cuda is None
+
+
 def test_a_module_moves_and_comes_back():
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     reference = copy.deepcopy(net)
@@ -77,11 +103,6 @@ def test_a_module_moves_and_comes_back():
     for value, expected in zip(net.state_dict().values(), reference.state_dict().values(), strict=True):
         assert torch.equal(value, expected)
     assert all(value.is_npu for value in copy.deepcopy(net.to("npu")).state_dict().values())
-
-
-def test_a_packed_sequence_moves():
-    packed = nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
-    assert packed.npu().is_npu
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -30,6 +30,14 @@ def _register():
     quantized = [torch.quint8, torch.quint4x2, torch.quint2x4, torch.qint32, torch.qint8]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True, unsupported_dtype=quantized)
     reductions._register()
+    torch.version.__getattr__ = _version
+
+
+def _version(name):
+    # torch.version.cann: asking for it, not importing this package, loads the device library.
+    if name == "cann":
+        return npu.library_info()["version"]
+    raise AttributeError(f"module 'torch.version' has no attribute {name!r}")
 
 
 _check_torch()
