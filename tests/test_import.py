@@ -31,6 +31,19 @@ def test_an_import_starts_no_device_and_loads_no_device_library(python):
     assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
 
 
+def test_what_few_programs_use_is_imported_when_asked_for(python):
+    done = python(
+        """
+        import sys, torch, torch_npu
+        rare = ["distributed", "jit", "optim", "profiler", "testing", "utils"]
+        print([name for name in rare if f"torch_npu.{name}" in sys.modules])
+        print([getattr(torch_npu, name).__name__ for name in rare] == [f"torch_npu.{name}" for name in rare])
+        print(torch_npu.multiprocessing.reductions.__name__, hasattr(torch_npu, "absent"))
+        """
+    )
+    assert done.stdout == "[]\nTrue\ntorch_npu.multiprocessing.reductions False\n", done.stderr
+
+
 def test_a_plugin_that_cannot_be_loaded_is_one_warning(python):
     done = python(
         """

@@ -313,6 +313,18 @@ def test_parameters_come_late_and_gradients_are_replaced(name):
     assert_same(uneven(fused, "npu"), uneven(plain, "cpu"))
 
 
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_a_cleared_state_begins_anew(name):
+    results = []
+    for make, device in zip(TWINS[name], ("npu", "cpu"), strict=True):
+        params, optimizer = train(make, device, count=3)
+        optimizer.state.clear()
+        loss(params).backward()
+        optimizer.step()
+        results.append(params)
+    assert_same(*results)
+
+
 def test_layouts_of_parameters_are_kept():
     weight = torch.randn(4, 3, 2, 2)
     results = []

@@ -29,7 +29,7 @@ class _Chunk:
     param, grad, state(name): flat tensors of all of them. step: how many steps they have made. params: the parameters."""
 
     def __init__(self, group, params, states, param, grad, step):
-        self.group, self.params, self.states = group, params, states
+        self.group, self.params, self.states = group, params, [states[param] for param in params]
         self.param, self.grad, self.step = param, grad, step
         self._flat = {}
         self._count = None
@@ -41,12 +41,12 @@ class _Chunk:
         return self._flat[name]
 
     def has(self, name):
-        return name in self._flat or any(self.states[param].get(name) is not None for param in self.params)
+        return name in self._flat or any(state.get(name) is not None for state in self.states)
 
     def count_step(self):
         self.step += 1
-        for param in self.params:
-            self.states[param]["step"] = self.step
+        for state in self.states:
+            state["step"] = self.step
 
     def step_tensor(self):
         """The count as the kernels of whole steps take it: one number on the device."""
@@ -67,12 +67,11 @@ class _Chunk:
     def _combine(self, name, start):
         flat = torch.full_like(self.param, start)
         views = self.per_param(flat)
-        known = [(view, self.states[param].get(name)) for view, param in zip(views, self.params, strict=True)]
-        known = [pair for pair in known if pair[1] is not None]
+        known = [(view, state[name]) for view, state in zip(views, self.states, strict=True) if state.get(name) is not None]
         if known:
             torch._foreach_copy_(*map(list, zip(*known, strict=True)))
-        for view, param in zip(views, self.params, strict=True):
-            self.states[param][name] = view
+        for view, state in zip(views, self.states, strict=True):
+            state[name] = view
         return flat
 
 
@@ -159,6 +158,8 @@ class NpuFusedOptimizerBase(Optimizer):
     def _take_new_grads(self):
         """Copies gradients that were replaced since into the combined ones; False if it is not that alone that changed."""
         if sum(param.grad is not None for group in self.param_groups for param in group["params"]) != len(self._views):
+            return False
+        if len(self.state) < len(self._views):  # somebody cleared it
             return False
         old, new = [], []
         for param, address, view in self._views:

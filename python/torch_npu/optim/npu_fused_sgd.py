@@ -17,7 +17,7 @@ class NpuFusedSGD(NpuFusedOptimizerBase):
         super().__init__(params, {"lr": lr, **options})
 
     def _step_chunk(self, chunk, group):
-        first = not chunk.has("momentum_buffer")
+        first = bool(group["momentum"]) and not chunk.has("momentum_buffer")
         torch._fused_sgd_(
             [chunk.param],
             [chunk.grad],

@@ -20,7 +20,7 @@ class SyncBatchNorm(torch.autograd.Function):
         input_tensor = input_tensor.contiguous()
         channels = input_tensor.shape[1]
         size = input_tensor.numel() // max(channels, 1)
-        if size == 1 and world_size == 1:
+        if size * world_size < 2 or not size:
             raise ValueError(
                 f"SyncBatchNorm needs more than one value per channel to train, got the shape {tuple(input_tensor.shape)}"
             )
