@@ -23,9 +23,8 @@ from pathlib import Path
 
 import torch
 
+from ._differences import number_problem, rtol_problem, tensor_problem
 from .common_utils import PERF_TEST_ENABLE, PerfBaseline, is_iterable, set_npu_device
-
-_OUTLIERS = 10.0
 
 
 def run_tests():
@@ -93,9 +92,9 @@ class TestCase(unittest.TestCase):
             self.fail(self._formatMessage(message, f"the shapes {tuple(x.shape)} and {tuple(y.shape)} differ"))
         if x.dtype != y.dtype:
             self.fail(self._formatMessage(message, f"the dtypes {x.dtype} and {y.dtype} differ"))
-        problem = _rtol_problem(x, y, prec16 if x.dtype in (torch.float16, torch.bfloat16) else prec)
-        if problem:
-            self.fail(self._formatMessage(message, problem))
+        wrong = rtol_problem(x, y, prec16 if x.dtype in (torch.float16, torch.bfloat16) else prec)
+        if wrong:
+            self.fail(self._formatMessage(message, wrong))
 
     def assertTensorsSlowEqual(self, x, y, prec=None, message=""):
         self.assertEqual(x, y, prec, message, exact_dtype=True)
@@ -186,9 +185,9 @@ class TestCase(unittest.TestCase):
         elif (isinstance(x, torch.Tensor) and isinstance(y, Number)) or (isinstance(y, torch.Tensor) and isinstance(x, Number)):
             self.fail(self._formatMessage(message, f"{x!r} and {y!r}: a tensor of several elements is no number"))
         elif isinstance(x, Number) and isinstance(y, Number):
-            problem = _number_problem(x, y, prec, allow_inf)
-            if problem:
-                self.fail(self._formatMessage(message, problem))
+            wrong = number_problem(x, y, prec, allow_inf)
+            if wrong:
+                self.fail(self._formatMessage(message, wrong))
         elif isinstance(x, dict) and isinstance(y, dict):
             super().assertEqual(x.keys(), y.keys(), message)
             for key in x:
@@ -212,9 +211,9 @@ class TestCase(unittest.TestCase):
             return
         if x.is_quantized:
             x, y = x.dequantize(), y.dequantize()
-        problem = _problem(x.detach().cpu(), y.detach().cpu(), prec, allow_inf)
-        if problem:
-            self.fail(self._formatMessage(message, problem))
+        wrong = tensor_problem(x.detach().cpu(), y.detach().cpu(), prec, allow_inf)
+        if wrong:
+            self.fail(self._formatMessage(message, wrong))
 
     def _run_again(self, result):
         repeated = unittest.TestResult()
@@ -255,69 +254,3 @@ def _warnings_of(function):
         warnings.simplefilter("always")
         function()
     return seen
-
-
-def _wide(tensor):
-    """As the dtype in which differences of such numbers are exact, or almost."""
-    if tensor.dtype.is_complex:
-        return tensor.to(torch.complex128)
-    return tensor.double() if tensor.dtype.is_floating_point else tensor.long()
-
-
-def _differences(x, y):
-    """How far elements are apart; none where they are equal or both are NaN, infinitely far where one is NaN or an infinity."""
-    x, y = _wide(x), _wide(y)
-    apart = (x - y).abs().double()
-    same = (x == y) | (x.isnan() & y.isnan())
-    return apart.masked_fill(apart.isnan(), torch.inf).masked_fill(same, 0.0)
-
-
-def _worst(x, y, apart):
-    index = int(apart.argmax())
-    place = tuple(int(i) for i in torch.unravel_index(torch.tensor(index), apart.shape)) if apart.dim() else ()
-    return f"{x[place].item()!r} and {y[place].item()!r}" + (f" at {place}" if place else "")
-
-
-def _number_problem(x, y, prec, allow_inf):
-    if not allow_inf and torch.inf in (abs(x), abs(y)):
-        return f"{x!r} and {y!r} are not finite; allow_inf=True compares them"
-    if x == y or (x != x and y != y) or abs(x - y) <= prec:
-        return None
-    return f"{x!r} and {y!r} differ by {abs(x - y):g}, more than {prec:g}"
-
-
-def _problem(x, y, prec, allow_inf):
-    if not x.numel():
-        return None
-    x, y = _wide(x), _wide(y)
-    if not allow_inf and (x.isinf().any() or y.isinf().any()):
-        return "there are infinities; allow_inf=True compares them"
-    apart = _differences(x, y)
-    if bool((apart <= prec).all()):
-        return None
-    return f"{_worst(x, y, apart)} differ by {apart.max().item():g}, more than {prec:g}"
-
-
-def _rtol_problem(x, y, prec):
-    if not x.numel():
-        return None
-    if x.dtype == torch.bool:
-        prec = 0.0
-    apart = _differences(x, y)
-    larger = torch.maximum(_wide(x).abs().double(), _wide(y).abs().double())
-    if x.dtype == torch.bfloat16:
-        good = bool(((apart == 0) | (apart <= prec + prec * _wide(y).abs()) & apart.isfinite()).all())
-    else:
-        smallest = 6e-8 if x.dtype == torch.float16 else 1e-9
-        good = _within(apart, prec) or _within((apart / (larger + smallest)).masked_fill(apart == 0, 0.0), prec)
-    if good:
-        return None
-    count = int((apart > prec).sum())
-    return f"{count} of {x.numel()} elements differ by more than {prec:g}; the most {_worst(x, y, apart)}"
-
-
-def _within(error, prec):
-    """Whether errors are within prec, but for a share of prec of them, and those within ten times that."""
-    error = error.nan_to_num(torch.inf, posinf=torch.inf)
-    bad = error > prec
-    return int(bad.sum()) <= prec * error.numel() and bool((error <= _OUTLIERS * prec).all())
