@@ -1,4 +1,6 @@
-"""Ways to lay a tensor out in memory, and comparison of npu with the CPU."""
+"""Ways to lay a tensor out in memory, comparison of npu with the CPU, and a gate that holds a stream."""
+
+import ctypes
 
 import torch
 
@@ -54,3 +56,34 @@ def assert_same(npu, cpu, rtol=1e-4, atol=1e-5, strides=True):
     if strides and cpu.numel() > 0:
         assert npu.stride() == cpu.stride()
     torch.testing.assert_close(npu.detach().cpu(), cpu.detach(), rtol=rtol, atol=atol, equal_nan=True)
+
+
+class Gate:
+    """Holds what is launched after it on a stream until the end of the block: `with Gate(stream): ...`"""
+
+    def __init__(self, stream=None):
+        stream = stream or torch.npu.current_stream()
+        self._libc = ctypes.CDLL(None)
+        self._semaphore = ctypes.create_string_buffer(64)
+        self._libc.sem_init(self._semaphore, 0, 0)
+        device = ctypes.CDLL(torch.npu.library_info()["path"])
+        code = device.aclrtLaunchHostFunc(ctypes.c_void_p(stream.npu_stream), self._libc.sem_wait, self._semaphore)
+        assert code == 0, code
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._libc.sem_post(self._semaphore)
+        torch.npu.synchronize()
+
+
+def on_both(function, rtol=1e-4, atol=1e-5):
+    """What function("cpu") gives, after function("npu") gave the same: tensors, or trees of them. Both start from one seed."""
+    results = []
+    for device in ("cpu", "npu"):
+        torch.manual_seed(0)
+        results.append(torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.detach().cpu(), function(device)))
+    cpu, npu = results
+    torch.testing.assert_close(npu, cpu, rtol=rtol, atol=atol, equal_nan=True)
+    return cpu
