@@ -42,12 +42,13 @@ def _version(name):
 
 _check_torch()
 
-from . import _C, _interchange, npu, softnpu  # noqa: E402, F401
+from . import _C, _interchange, _tracing, npu, softnpu  # noqa: E402, F401
 from ._not_offered import npu_fusion_attention  # noqa: E402
 from .multiprocessing import reductions  # noqa: E402
 
 _register()
 _interchange.register()
+_tracing.register()
 _switches = npu.debug._from_environment()
 
 __all__ = ["__version__", "npu", "npu_fusion_attention", "softnpu"]

@@ -1,0 +1,39 @@
+"""Runs a function right after a module is imported, or now if it is: what it needs is not imported before anybody else needs it.
+
+on_import("torch._dynamo", lambda: importlib.import_module("torch_npu._dynamo"))
+"""
+
+import importlib.abc
+import importlib.machinery
+import sys
+
+
+def on_import(name, function):
+    if name in sys.modules:
+        function()
+    else:
+        sys.meta_path.insert(0, _Finder(name, function))
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, name, function):
+        self.name = name
+        self.function = function
+
+    def find_spec(self, name, path, target=None):
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None:
+            self._run_after(spec.loader)
+        return spec
+
+    def _run_after(self, loader):
+        execute = loader.exec_module
+
+        def execute_and_run(module):
+            execute(module)
+            self.function()
+
+        loader.exec_module = execute_and_run
