@@ -118,3 +118,10 @@ def test_another_process_is_sent_copies_of_the_host(what):
         queue.put(what(torch.ones(2, device="npu")))
     queue.put(torch.ones(2, device="npu").cpu())
     assert queue.get().npu().sum().item() == 2
+
+
+def test_the_receiver_is_told_where_the_sender_cannot_be():
+    queue = torch.multiprocessing.get_context("spawn").Queue()
+    queue.put(torch.ones(2, device="npu"))
+    with pytest.raises(RuntimeError, match=r"npu:0 cannot be sent to another process"):
+        queue.get(timeout=60)

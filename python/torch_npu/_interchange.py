@@ -6,6 +6,7 @@ torch.load("saved_on_cuda.pt")      # refused where there is no CUDA; says to wr
 """
 
 import functools
+import threading
 from multiprocessing.reduction import ForkingPickler
 
 import torch
@@ -39,8 +40,15 @@ def _with_npu(dlpack_device):
 def _reduce_storage(storage):
     if storage.device.type != "npu":
         return reduce_storage(storage)
+    # The thread that feeds a queue can raise to nobody, and the receiver would wait for ever: so the receiver is told.
+    if threading.current_thread().name == "QueueFeederThread":
+        return _refuse, (str(storage.device),)
+    return _refuse(storage.device)
+
+
+def _refuse(device):
     raise RuntimeError(
-        f"a tensor on {storage.device} cannot be sent to another process, because the memory of a device belongs to one process: "
+        f"a tensor on {device} cannot be sent to another process, because the memory of a device belongs to one process: "
         "send tensor.cpu(), and call .npu() where it arrives"
     )
 
