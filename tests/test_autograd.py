@@ -4,7 +4,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support import LAYOUTS, assert_same, pair
-from torch.utils.checkpoint import checkpoint
 
 FUNCTIONS = {
     "add": lambda x: x + x * 2,
@@ -159,14 +158,6 @@ def test_modes():
     assert (x * 2).requires_grad
 
 
-def test_checkpointing_draws_the_same_dropout_again():
-    torch.manual_seed(0)
-    x = torch.ones(1000, device="npu", requires_grad=True)
-    y = checkpoint(lambda z: F.dropout(z, 0.5), x, use_reentrant=False)
-    y.sum().backward()
-    assert torch.equal(x.grad, y.detach())
-
-
 def test_a_functions_own_gradient():
     class Double(torch.autograd.Function):
         @staticmethod
@@ -189,12 +180,3 @@ def test_a_process_may_end_right_after_backward(python):
     for _ in range(5):
         done = python(program)
         assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_anomaly_mode_and_hooks():
-    seen = []
-    x = torch.ones(3, device="npu", requires_grad=True)
-    x.register_hook(lambda gradient: seen.append(gradient.device.type))
-    with torch.autograd.detect_anomaly(check_nan=True):
-        (x * 3).sum().backward()
-    assert seen == ["npu"]

@@ -116,3 +116,10 @@ def test_every_link_leads_somewhere():
     for document in ("README.md", "CONTRIBUTING.md"):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / document).read_text()):
             assert (ROOT / target).exists(), f"{document}: {target}"
+
+
+def test_the_features_name_the_tests_that_show_them():
+    rows = re.findall(r"^\|.*\| ([^|]*) \|$", (ROOT / "docs" / "features.md").read_text(), re.MULTILINE)[1:]
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert len(names) >= len(rows) > 10
+    assert [name for name in names if not (ROOT / "tests" / f"{name}.py").exists()] == []
