@@ -77,10 +77,18 @@ def side_stream_of_torch(x):
 
 
 def event(x):
-    event = torch.npu.Event()
+    event = torch.npu.Event(enable_timing=True)
     event.record()
     y = x + 1
     event.wait()
+    torch.npu.current_stream().wait_event(torch.npu.current_stream().record_event())
+    return y
+
+
+def default_stream(x):
+    with torch.npu.stream(torch.npu.default_stream()):
+        y = x + 1
+    y.record_stream(torch.npu.default_stream())
     return y
 
 
@@ -123,7 +131,7 @@ TRACED = {
     "accelerator": lambda x: x + torch.ones(3, device=torch.accelerator.current_accelerator()),
     "attention": lambda x: nn.functional.scaled_dot_product_attention(x[None], x[None], x[None]),
     **{f.__name__: f for f in (side_stream, side_stream_of_torch, event, device_context, autocast, autocast_of_npu)},
-    **{f.__name__: f for f in (synchronized, checkpointed)},
+    **{f.__name__: f for f in (synchronized, checkpointed, default_stream)},
 }
 
 

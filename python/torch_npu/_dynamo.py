@@ -103,8 +103,15 @@ def _trace_torch_npu():
     ctx_manager.register_device_context_manager(npu.device, NpuDeviceVariable)
     UserDefinedClassVariable._in_graph_classes().update({npu.Stream, npu.Event})
     torch.compiler.allow_in_graph(npu.stream)
-    for function in (npu.is_available, npu.device_count, npu.get_device_name, npu.get_device_properties, npu.is_bf16_supported):
-        torch.compiler.assume_constant_result(function)
+    for name in (
+        "is_available",
+        "device_count",
+        "get_device_name",
+        "get_device_properties",
+        "is_bf16_supported",
+        "default_stream",
+    ):
+        torch.compiler.assume_constant_result(getattr(npu, name))
 
     @torch.compiler.substitute_in_graph(npu.current_device, skip_signature_check=True)
     def current_device():
