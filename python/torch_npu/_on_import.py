@@ -1,6 +1,8 @@
-"""Runs a function right after a module is imported, or now if it is: what it needs is not imported before anybody else needs it.
+"""Runs a function right after a module is imported, or now if it is.
 
-on_import("torch._dynamo", lambda: importlib.import_module("torch_npu._dynamo"))
+    on_import("torch._dynamo", lambda: importlib.import_module("torch_npu._dynamo"))
+
+So what few programs use is not imported before anybody asks for it.
 """
 
 import importlib.abc

@@ -3,6 +3,7 @@
 Send `tensor.cpu()` through a queue or pipe of torch.multiprocessing, and move it by `.npu()` in the other process.
 """
 
+import threading
 from multiprocessing.reduction import ForkingPickler
 
 import torch
@@ -45,6 +46,13 @@ def _register():
 
 
 def _reduce_storage(storage):
-    if storage.device.type == "npu":
-        raise RuntimeError(f"a tensor on {storage.device} cannot be sent to another process: {_REASON}")
-    return reduce_storage(storage)
+    if storage.device.type != "npu":
+        return reduce_storage(storage)
+    # The thread that feeds a queue can raise to nobody, and the receiver would wait for ever: so the receiver is told.
+    if threading.current_thread().name == "QueueFeederThread":
+        return _refuse, (str(storage.device),)
+    return _refuse(storage.device)
+
+
+def _refuse(device):
+    raise RuntimeError(f"a tensor on {device} cannot be sent to another process: {_REASON}")
