@@ -165,7 +165,7 @@ class FallbackCall {
     }
     if (value.isDevice() && value.toDevice().type() == kDeviceType) return c10::Device(at::kCPU);
     if (value.isGenerator() && value.toGenerator().defined() && value.toGenerator().device().type() == kDeviceType) {
-      const auto [seed, offset] = at::check_generator<NPUGeneratorImpl>(value.toGenerator())->philox(4);
+      const auto [seed, offset] = philox(*at::check_generator<NPUGeneratorImpl>(value.toGenerator()), 4);
       return at::detail::createCPUGenerator(seed + offset);
     }
     return value;

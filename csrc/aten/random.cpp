@@ -24,7 +24,7 @@ struct Philox {
 // For one launch: every element may take four numbers.
 Philox draw(const OptionalGenerator& generator) {
   auto* source = at::get_generator_or_default<NPUGeneratorImpl>(generator, getDefaultNPUGenerator());
-  const auto [seed, offset] = source->philox(4);
+  const auto [seed, offset] = philox(*source, 4);
   return {static_cast<int64_t>(seed), static_cast<int64_t>(offset)};
 }
 

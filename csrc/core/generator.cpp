@@ -7,8 +7,10 @@
 #include <cstring>
 #include <mutex>
 
-namespace torch_npu {
+namespace at_npu {
 namespace {
+
+using torch_npu::checked_device;
 
 constexpr size_t kStateSize = 2 * sizeof(uint64_t);
 
@@ -19,15 +21,22 @@ struct DefaultGenerator {
 
 }  // namespace
 
-NPUGeneratorImpl::NPUGeneratorImpl(c10::DeviceIndex device)
-    : c10::GeneratorImpl(npu_device(device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+NPUGeneratorImpl::NPUGeneratorImpl(c10::DeviceIndex device_index)
+    : c10::GeneratorImpl(torch_npu::npu_device(device_index < 0 ? torch_npu::current_device() : device_index),
+                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
-std::pair<uint64_t, uint64_t> NPUGeneratorImpl::philox(uint64_t count) {
-  const std::lock_guard lock(mutex_);
+std::pair<uint64_t, uint64_t> NPUGeneratorImpl::philox_engine_inputs(uint64_t increment) {
   const uint64_t offset = offset_;
-  offset_ += (count + 3) / 4 * 4;
+  offset_ += (increment + 3) / 4 * 4;
   return {seed_, offset};
 }
+
+PhiloxNpuState NPUGeneratorImpl::philox_npu_state(uint64_t increment) {
+  const auto [seed, offset] = philox_engine_inputs(increment);
+  return {seed, offset};
+}
+
+std::shared_ptr<NPUGeneratorImpl> NPUGeneratorImpl::clone() const { return std::shared_ptr<NPUGeneratorImpl>(clone_impl()); }
 
 void NPUGeneratorImpl::set_current_seed(uint64_t seed) {
   seed_ = seed;
@@ -44,12 +53,12 @@ uint64_t NPUGeneratorImpl::seed() {
   return seed_;
 }
 
-void NPUGeneratorImpl::set_state(const c10::TensorImpl& state) {
-  at::detail::check_rng_state(state);
-  TORCH_CHECK(static_cast<size_t>(state.numel()) == kStateSize, "the state of an NPU generator has ", kStateSize, " bytes, but ",
-              state.numel(), " were given");
+void NPUGeneratorImpl::set_state(const c10::TensorImpl& new_state) {
+  at::detail::check_rng_state(new_state);
+  TORCH_CHECK(static_cast<size_t>(new_state.numel()) == kStateSize, "the state of an NPU generator has ", kStateSize,
+              " bytes, but ", new_state.numel(), " were given");
   uint64_t words[2];
-  std::memcpy(words, state.data(), kStateSize);
+  std::memcpy(words, new_state.data(), kStateSize);
   set_offset(words[1]);
   seed_ = words[0];
 }
@@ -69,14 +78,21 @@ NPUGeneratorImpl* NPUGeneratorImpl::clone_impl() const {
   return copy;
 }
 
-const at::Generator& getDefaultNPUGenerator(c10::DeviceIndex device) {
-  static auto* const generators = new std::array<DefaultGenerator, kMaxDevices>;
-  const c10::DeviceIndex index = checked_device(device);
+const at::Generator& detail::getDefaultNPUGenerator(c10::DeviceIndex device_index) {
+  static auto* const generators = new std::array<DefaultGenerator, torch_npu::kMaxDevices>;
+  const c10::DeviceIndex index = checked_device(device_index);
   DefaultGenerator& entry = generators->at(static_cast<size_t>(index));
   std::call_once(entry.once, [&] { entry.generator = at::make_generator<NPUGeneratorImpl>(index); });
   return entry.generator;
 }
 
-at::Generator createNPUGenerator(c10::DeviceIndex device) { return at::make_generator<NPUGeneratorImpl>(checked_device(device)); }
+at::Generator detail::createNPUGenerator(c10::DeviceIndex device_index) {
+  return at::make_generator<NPUGeneratorImpl>(checked_device(device_index));
+}
 
-}  // namespace torch_npu
+}  // namespace at_npu
+
+std::pair<uint64_t, uint64_t> torch_npu::philox(NPUGeneratorImpl& generator, uint64_t count) {
+  const std::lock_guard lock(generator.mutex_);
+  return generator.philox_engine_inputs(count);
+}

@@ -1,16 +1,19 @@
 // What torch asks an accelerator for beyond its guard. Nobody includes this: torch finds it by its registration.
-#include <ATen/detail/PrivateUse1HooksInterface.h>
-
 #include "acl/symbol.h"
 #include "core/device.h"
 #include "core/generator.h"
 #include "core/host_allocator.h"
 #include "core/storage.h"
+#include "torch_npu/csrc/core/npu/NPUHooksInterface.h"
+
+const at::Generator& c10_npu::NPUHooksInterface::getDefaultGenerator(c10::DeviceIndex device_index) const {
+  return torch_npu::getDefaultNPUGenerator(device_index);
+}
 
 namespace torch_npu {
 namespace {
 
-struct Hooks final : at::PrivateUse1HooksInterface {
+struct Hooks final : c10_npu::NPUHooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return device_count() > 0; }
   void init() const override { initialize(); }
@@ -24,7 +27,6 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return device < 0 ? current_device() : exchange_device(device);
   }
 
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override { return getDefaultNPUGenerator(device); }
   at::Generator getNewGenerator(c10::DeviceIndex device) const override { return createNPUGenerator(device); }
 
   at::Allocator* getPinnedMemoryAllocator() const override { return getNPUHostAllocator(); }

@@ -1,0 +1,77 @@
+// Random numbers of a device: a Philox seed and an offset.
+//
+//   auto* generator = at::get_generator_or_default<at_npu::NPUGeneratorImpl>(optional, at_npu::detail::getDefaultNPUGenerator());
+//   const std::lock_guard lock(generator->mutex_);
+//   auto [seed, offset] = generator->philox_engine_inputs(numbers);
+//
+// The state is 16 bytes: seed, then offset, which is a multiple of 4. Same seed and offset, same numbers. The caller locks
+// mutex_, as for every generator of torch.
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "torch_npu/csrc/core/npu/NPUMacros.h"
+
+namespace at_npu {
+
+// Seed and offset for one call. No graph is captured here, so that both are values.
+struct PhiloxNpuState {
+  struct Payload {
+    uint64_t val = 0;
+  };
+
+  PhiloxNpuState() = default;
+  PhiloxNpuState(uint64_t seed, uint64_t offset) : seed_{seed}, offset_{offset} {}
+
+  Payload seed_;
+  Payload offset_;
+  uint32_t offset_intragraph_ = 0;
+  bool captured_ = false;
+};
+
+class TORCH_NPU_API NPUGeneratorImpl final : public c10::GeneratorImpl {
+ public:
+  // -1 is the current device.
+  explicit NPUGeneratorImpl(c10::DeviceIndex device_index = -1);
+  ~NPUGeneratorImpl() override = default;
+
+  static c10::DeviceType device_type() { return c10::DeviceType::PrivateUse1; }
+  std::shared_ptr<NPUGeneratorImpl> clone() const;
+
+  void set_current_seed(uint64_t seed) override;
+  uint64_t current_seed() const override { return seed_; }
+  // A new seed, from the machine.
+  uint64_t seed() override;
+  // Throws unless `offset` is a multiple of 4.
+  void set_offset(uint64_t offset) override;
+  uint64_t get_offset() const override { return offset_; }
+  void set_state(const c10::TensorImpl& new_state) override;
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
+
+  // Other names of the offset.
+  void set_philox_offset_per_thread(uint64_t offset) { set_offset(offset); }
+  uint64_t philox_offset_per_thread() const { return offset_; }
+
+  // Seed and offset for `increment` numbers per element; the offset moves behind them.
+  std::pair<uint64_t, uint64_t> philox_engine_inputs(uint64_t increment);
+  PhiloxNpuState philox_npu_state(uint64_t increment);
+
+ private:
+  NPUGeneratorImpl* clone_impl() const override;
+
+  uint64_t seed_ = c10::default_rng_seed_val;
+  uint64_t offset_ = 0;
+};
+
+namespace detail {
+
+// -1 is the current device. The default generator is made at its first use, without using the device.
+TORCH_NPU_API const at::Generator& getDefaultNPUGenerator(c10::DeviceIndex device_index = -1);
+TORCH_NPU_API at::Generator createNPUGenerator(c10::DeviceIndex device_index = -1);
+
+}  // namespace detail
+}  // namespace at_npu
