@@ -16,6 +16,9 @@ def test_the_package_carries_the_plugin_the_device_headers_and_the_licence():
     files = {str(file) for file in importlib.metadata.files("torch_npu")}
     for name in ("lib/libtorch_npu.so", "lib/libascendcl.so", "lib/libopapi.so", "include/acl/acl.h", "include/aclnn/acl_meta.h"):
         assert f"torch_npu/{name}" in files
+    headers = ROOT / "csrc" / "api" / "include"
+    for header in headers.rglob("*.h*"):
+        assert f"torch_npu/include/{header.relative_to(headers)}" in files
     assert any(re.fullmatch(r"torch_npu/_C\..*\.so", name) for name in files)
     assert any(name.endswith("/LICENSE") for name in files)
     assert not [name for name in files if "test" in name or name.endswith((".cpp", ".yaml"))]
