@@ -53,8 +53,8 @@ std::vector<at::Tensor> sum_and_floor(const at::Tensor& self, at::IntArrayRef di
 
 void call_what_is_not_there(const at::Tensor& self) { EXEC_NPU_CMD(aclnnNobodyKnows, self, self); }
 
-// a * b + a, where the product is made by another stream.
-at::Tensor on_two_streams(const at::Tensor& a, const at::Tensor& b) {
+// a * b + a, where the product is made by another stream. Wrong unless the sum waits for it.
+at::Tensor on_two_streams(const at::Tensor& a, const at::Tensor& b, bool waits) {
   const c10_npu::NPUGuard device(a.device());
   const NPUStream first = c10_npu::getCurrentNPUStream(), second = c10_npu::getNPUStreamFromPool();
   at::Tensor product = at::empty_like(a), out = at::empty_like(a);
@@ -69,7 +69,7 @@ at::Tensor on_two_streams(const at::Tensor& a, const at::Tensor& b) {
     done.record(second);
   }
   TORCH_CHECK(c10_npu::getCurrentNPUStream() == first && first != second);
-  done.block(first);
+  if (waits) done.block(first);
   NPU_LAUNCH(aclnnAdd, product, a, 1, out);
   return out;
 }
@@ -89,6 +89,12 @@ void check_streams() {
   c10_npu::setCurrentNPUStream(stream);
   TORCH_CHECK(c10_npu::getCurrentNPUStream() == stream);
   c10_npu::setCurrentNPUStream(standard);
+  {
+    c10_npu::NPUStreamGuard guard(stream);
+    guard.reset_stream(c10_npu::getStreamFromPool(/*isHighPriority=*/true));
+    TORCH_CHECK(c10_npu::getCurrentNPUStream() == guard.current_stream() && guard.current_stream() != stream);
+  }
+  TORCH_CHECK(c10_npu::getCurrentNPUStream() == standard);
   stream.synchronize();
   c10_npu::stream_synchronize(stream);
   TORCH_CHECK(stream.query());
