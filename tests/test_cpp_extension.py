@@ -85,6 +85,18 @@ def test_an_operator_of_an_extension_runs_on_the_device(ops, x):
         assert torch.equal(ops.add_by_types(x.npu(), other.npu(), alpha).cpu(), expected)
 
 
+def test_a_guard_takes_a_launch_to_the_device_of_its_tensors(ops, x):
+    if torch.npu.device_count() < 2:
+        pytest.skip("needs a second device")
+    there = x.to("npu:1")
+    result = ops.add(there, there, 1)
+    assert result.device == there.device
+    assert torch.equal(result.cpu(), 2 * x)
+    assert torch.npu.current_device() == 0
+    with pytest.raises(RuntimeError, match="npu:1"):
+        ops.add_by_types(there, there, 1)
+
+
 def test_every_kind_of_argument_reaches_the_device(ops, x):
     divisor = torch.full((4,), 0.7)
     *sums, declared, by_types = ops.sum_and_floor(x.npu(), [0, 1], divisor.npu())

@@ -24,7 +24,7 @@ class C10_NPU_API NPUEvent {
  public:
   // Without timing.
   NPUEvent();
-  // ACL_EVENT_TIME_LINE: with timing. ACL_EVENT_IPC, by itself: other processes can open it.
+  // ACL_EVENT_TIME_LINE: with timing. ACL_EVENT_IPC, by itself: other processes can open it. The others change nothing here.
   explicit NPUEvent(unsigned int flags);
   // Opens the event of another process, whose ipc_handle() gave `handle`.
   NPUEvent(c10::DeviceIndex device_index, const aclrtIpcEventHandle* handle);
