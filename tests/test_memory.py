@@ -4,6 +4,8 @@ import gc
 import itertools
 import os
 import random
+import re
+import threading
 
 import pytest
 import torch
@@ -65,11 +67,13 @@ def test_statistics_have_the_names_of_cuda():
 def test_the_summary_is_a_table():
     x = torch.empty(3 * MIB, dtype=torch.uint8, device="npu")
     full, short = torch.npu.memory_summary(), torch.npu.memory_summary("npu:0", abbreviated=True)
-    assert full.startswith("Memory of npu:0: 0 times out of memory")
-    assert "large pool" in full
-    assert "large pool" not in short
-    assert "3.0 MiB" in short
-    assert len({len(line) for line in full.splitlines()[1:]}) == 1
+    assert "PyTorch NPU memory summary, device ID 0" in full.splitlines()[1]
+    assert "NPU OOMs: 0" in full
+    assert "from large pool" in full
+    assert "from large pool" not in short
+    assert re.search(r"\| Allocated memory +\| +3072 KiB \|", short)
+    assert re.search(r"\| Oversize allocations +\| +0 +\|", full)
+    assert {len(line) for line in full.splitlines()} == {77}
     del x
 
 
@@ -86,7 +90,15 @@ def test_too_much_memory_is_an_error_with_numbers_and_the_process_goes_on():
     keep = torch.ones(1000, device="npu")
     with pytest.raises(torch.OutOfMemoryError) as caught:
         torch.empty(2 * total, dtype=torch.uint8, device="npu")
-    for part in ("Tried to allocate", "total capacity of", "is free", "reserved by PyTorch but unallocated"):
+    for part in (
+        "Tried to allocate",
+        "(NPU 0; ",
+        "total capacity; ",
+        "already allocated; ",
+        "current active; ",
+        " free; ",
+        "reserved in total",
+    ):
         assert part in str(caught.value)
     with pytest.raises(torch.OutOfMemoryError):
         torch.empty(1 << 60, dtype=torch.uint8, device="npu")
@@ -113,7 +125,7 @@ def test_the_cache_is_given_up_before_memory_runs_out(python, tmp_path):
 def test_a_process_may_be_limited_to_a_share():
     torch.npu.set_per_process_memory_fraction(0.01)
     try:
-        with pytest.raises(torch.OutOfMemoryError, match="allowed for this process"):
+        with pytest.raises(torch.OutOfMemoryError, match=r"MiB allowed; .* reserved in total"):
             torch.empty(torch.npu.mem_get_info()[1] // 50, dtype=torch.uint8, device="npu")
     finally:
         torch.npu.set_per_process_memory_fraction(1.0)
@@ -176,3 +188,126 @@ def test_random_use_matches_a_model():
     torch.npu.synchronize()
     torch.npu.empty_cache()
     assert torch.npu.memory_allocated() == before
+
+
+def test_memory_for_other_libraries_is_known_by_its_address():
+    before = torch.npu.memory_allocated()
+    address = torch.npu.caching_allocator_alloc(5000)
+    assert torch.npu.memory_allocated() == before + -(-5000 // UNIT) * UNIT
+    torch.npu.caching_allocator_delete(address)
+    assert torch.npu.memory_allocated() == before
+    with pytest.raises(ValueError, match="caching_allocator_alloc"):
+        torch.npu.caching_allocator_delete(address)
+    assert torch.npu.caching_allocator_alloc(0) == 0
+    torch.npu.caching_allocator_delete(0)
+    for wrong in (-1, 1.5):
+        with pytest.raises(ValueError, match="size must be"):
+            torch.npu.caching_allocator_alloc(wrong)
+
+
+@cached
+def test_memory_for_other_libraries_belongs_to_the_stream_that_is_named():
+    side = torch.npu.Stream()
+    address = torch.npu.caching_allocator_alloc(5000, device="npu:0", stream=side)
+    torch.npu.caching_allocator_delete(address)
+    assert torch.empty(5000, dtype=torch.uint8, device="npu").data_ptr() != address
+    with torch.npu.stream(side):
+        assert torch.npu.caching_allocator_alloc(5000, stream=side.npu_stream) == address
+        torch.npu.caching_allocator_delete(address)
+        assert torch.empty(5000, dtype=torch.uint8, device="npu").data_ptr() == address
+    with pytest.raises(TypeError, match="stream must be"):
+        torch.npu.caching_allocator_alloc(1, stream="side")
+    with pytest.raises(ValueError, match="npu:1"):
+        torch.npu.caching_allocator_alloc(1, device=1, stream=side)
+
+
+@cached
+def test_caching_can_be_switched_off():
+    torch.npu.memory.caching_allocator_enable(False)
+    try:
+        reserved, free = torch.npu.memory_reserved(), torch.npu.mem_get_info()[0]
+        x = torch.full((30 * MIB,), 3, dtype=torch.uint8, device="npu")
+        assert torch.npu.memory_reserved() == reserved
+        assert torch.npu.mem_get_info()[0] <= free - 30 * MIB
+        assert x[-1].item() == 3
+    finally:
+        torch.npu.memory.caching_allocator_enable()
+    y = torch.empty(30 * MIB, dtype=torch.uint8, device="npu")
+    assert torch.npu.memory_reserved() == reserved + 30 * MIB
+    del x, y
+    torch.npu.synchronize()
+    torch.npu.empty_cache()
+    assert torch.npu.mem_get_info()[0] >= free
+    with pytest.raises(TypeError, match="True or False"):
+        torch.npu.memory.caching_allocator_enable("no")
+
+
+def test_pinned_memory_is_counted():
+    torch.npu.host_empty_cache()
+    torch.npu.reset_peak_host_memory_stats()
+    torch.npu.reset_accumulated_host_memory_stats()
+    before = torch.npu.host_memory_stats()
+    x = torch.empty(MIB, dtype=torch.uint8).pin_memory()
+    now = torch.npu.host_memory_stats()
+    assert now["active_requests.current"] == before["active_requests.current"] + 1
+    assert now["active_bytes.current"] == before["active_bytes.current"] + MIB
+    assert now["allocated_bytes.allocated"] == MIB
+    assert now["num_host_alloc"] == 1
+    del x
+    nested = torch.npu.host_memory_stats_as_nested_dict()
+    assert nested["active_bytes"]["current"] == before["active_bytes.current"]
+    assert nested["active_bytes"]["peak"] >= MIB
+    torch.npu.host_empty_cache()
+    assert torch.npu.host_memory_stats()["num_host_free"] >= 1
+    torch.npu.reset_accumulated_host_memory_stats()
+    assert torch.npu.host_memory_stats()["allocated_bytes.allocated"] == 0
+    torch.npu.reset_peak_host_memory_stats()
+    assert torch.npu.host_memory_stats()["active_bytes.peak"] == before["active_bytes.current"]
+
+
+def test_torch_accelerator_tells_the_same():
+    x = torch.empty(5 * MIB, dtype=torch.uint8, device="npu")
+    assert torch.accelerator.memory_allocated() == torch.npu.memory_allocated() >= 5 * MIB
+    assert torch.accelerator.memory_reserved() == torch.npu.memory_reserved()
+    assert torch.accelerator.max_memory_allocated() == torch.npu.max_memory_allocated()
+    ours, theirs = torch.npu.memory_stats(), torch.accelerator.memory_stats()
+    assert {name: ours[name] for name in theirs if name in ours} == {n: theirs[n] for n in theirs if n in ours}
+    assert len(theirs.keys() - ours.keys()) == 0
+    del x
+    torch.accelerator.reset_peak_memory_stats()
+    assert torch.npu.max_memory_allocated() == torch.npu.memory_allocated()
+    torch.accelerator.reset_accumulated_memory_stats()
+    assert torch.npu.memory_stats()["allocation.all.allocated"] == 0
+    torch.accelerator.empty_cache()
+    assert torch.accelerator.get_memory_info() == torch.npu.mem_get_info()
+
+
+def test_threads_are_counted_exactly():
+    torch.npu.reset_accumulated_memory_stats()
+    before = torch.npu.memory_stats()["allocation.all.current"]
+
+    def work():
+        for _ in range(500):
+            torch.empty(1000, dtype=torch.uint8, device="npu")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    torch.npu.synchronize()
+    stats = torch.npu.memory_stats()
+    assert stats["allocation.all.current"] == before
+    assert stats["allocation.all.allocated"] == stats["allocation.all.freed"] == 2000
+    assert stats["requested_bytes.all.allocated"] == 2_000_000
+
+
+def test_older_names_work():
+    x = torch.empty(3 * MIB, dtype=torch.uint8, device="npu")
+    assert torch.npu.memory_cached() == torch.npu.memory_reserved()
+    del x
+    torch.npu.reset_max_memory_allocated()
+    torch.npu.reset_max_memory_cached()
+    assert torch.npu.max_memory_cached() == torch.npu.memory_reserved()
+    assert torch.npu.max_memory_allocated() == torch.npu.memory_allocated()
+    torch.npu.empty_virt_addr_cache()

@@ -16,6 +16,8 @@ using ReleaseGil = pybind11::call_guard<pybind11::gil_scoped_release>;
 
 void bind_device(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
+void bind_memory_pool(pybind11::module_& module);
+void bind_memory_snapshot(pybind11::module_& module);
 void bind_stream(pybind11::module_& module);
 void bind_settings(pybind11::module_& module);
 

@@ -18,12 +18,29 @@ py::dict show(const Stat& stat) {
   return dict;
 }
 
+py::dict show(const c10::CachingAllocator::DurationStat& stat) {
+  py::dict dict;
+  dict["total"] = stat.total;
+  dict["max"] = stat.max;
+  dict["min"] = stat.min;
+  dict["count"] = stat.count;
+  dict["avg"] = stat.count == 0 ? 0.0 : static_cast<double>(stat.total) / static_cast<double>(stat.count);
+  return dict;
+}
+
 py::dict show(const StatArray& stats) {
   py::dict dict;
   dict["all"] = show(stats[0]);
   dict["small_pool"] = show(stats[1]);
   dict["large_pool"] = show(stats[2]);
   return dict;
+}
+
+// Older versions of torch do not count them.
+template <typename Stats>
+int64_t oom_rejections(const Stats& stats) {
+  if constexpr (requires { stats.num_oom_rejections; }) return stats.num_oom_rejections;
+  return 0;
 }
 
 // Nested as torch.cuda.memory_stats_as_nested_dict gives it.
@@ -36,6 +53,7 @@ py::dict memory_stats(int64_t device) {
   dict["num_sync_all_streams"] = stats.num_sync_all_streams;
   dict["num_device_alloc"] = stats.num_device_alloc;
   dict["num_device_free"] = stats.num_device_free;
+  dict["num_oom_rejections"] = oom_rejections(stats);
   dict["allocation"] = show(stats.allocation);
   dict["segment"] = show(stats.segment);
   dict["active"] = show(stats.active);
@@ -47,6 +65,27 @@ py::dict memory_stats(int64_t device) {
   dict["requested_bytes"] = show(stats.requested_bytes);
   dict["oversize_allocations"] = show(stats.oversize_allocations);
   dict["oversize_segments"] = show(stats.oversize_segments);
+  return dict;
+}
+
+// Nested as torch.cuda.host_memory_stats_as_nested_dict gives it. Older versions of torch count under other names.
+template <typename Stats>
+py::dict show_host(const Stats& stats) {
+  py::dict dict;
+  if constexpr (requires { stats.active_requests; }) {
+    dict["allocations"] = show(stats.allocations);
+    dict["active_requests"] = show(stats.active_requests);
+    dict["active_bytes"] = show(stats.active_bytes);
+  } else {
+    dict["allocations"] = show(stats.segment);
+    dict["active_requests"] = show(stats.allocation);
+    dict["active_bytes"] = show(stats.allocated_bytes);
+  }
+  dict["allocated_bytes"] = show(stats.allocated_bytes);
+  dict["host_alloc_time"] = show(stats.host_alloc_time);
+  dict["host_free_time"] = show(stats.host_free_time);
+  dict["num_host_alloc"] = stats.num_host_alloc;
+  dict["num_host_free"] = stats.num_host_free;
   return dict;
 }
 
@@ -65,6 +104,18 @@ void bind_memory(py::module_& module) {
   module.def("_npu_get_memory_fraction", [](int64_t device) { return memory_fraction(checked_device(device)); });
   module.def(
       "_npu_host_empty_cache", [] { getNPUHostAllocator()->empty_cache(); }, ReleaseGil());
+  module.def("_npu_host_memory_stats", [] { return show_host(getNPUHostAllocator()->get_stats()); });
+  module.def("_npu_reset_accumulated_host_memory_stats", [] { getNPUHostAllocator()->reset_accumulated_stats(); });
+  module.def("_npu_reset_peak_host_memory_stats", [] { getNPUHostAllocator()->reset_peak_stats(); });
+  module.def(
+      "_npu_caching_allocator_raw_alloc",
+      [](size_t bytes, int64_t stream, int64_t device) {
+        return reinterpret_cast<uintptr_t>(raw_allocate(bytes, NPUStream(checked_device(device), stream)));
+      },
+      ReleaseGil());
+  module.def("_npu_caching_allocator_raw_delete", [](uintptr_t address) { raw_free(reinterpret_cast<void*>(address)); });
+  module.def("_npu_caching_allocator_enable", enable_caching);
+  module.def("_npu_set_allocator_settings", change_allocator_settings);
 }
 
 }  // namespace torch_npu::bindings

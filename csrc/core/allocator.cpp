@@ -1,55 +1,44 @@
 #include "core/allocator.h"
 
-#include <c10/core/AllocatorConfig.h>
+#include <c10/util/ScopeExit.h>
 
 #include <atomic>
 #include <unordered_map>
 
 #include "acl/symbol.h"
+#include "core/allocator_settings.h"
 #include "core/device_cache.h"
-#include "core/options.h"
+#include "core/pluggable_allocator.h"
 #include "core/uncached_memory.h"
 
 namespace torch_npu {
 namespace {
 
 constinit std::array<std::atomic<DeviceCache*>, kMaxDevices> caches{};
+// The same while memory is cached, so that the path of every allocation asks nothing else.
+constinit std::array<std::atomic<DeviceCache*>, kMaxDevices> open_caches{};
+constinit std::atomic<bool> is_caching{true};
 
-void read_settings() {
-  if (options().allocator.empty()) return;
-  try {
-    c10::CachingAllocator::setAllocatorSettings(options().allocator);
-  } catch (const c10::Error& error) {
-    TORCH_WARN("the environment variable PYTORCH_NPU_ALLOC_CONF is '", options().allocator,
-               "', of which PyTorch says: ", error.what_without_backtrace(), " The default is used.");
-  }
-}
+DeviceCache* find_cache(c10::DeviceIndex device) { return caches[static_cast<size_t>(device)].load(std::memory_order_acquire); }
 
 // Leaked, as memory is freed until the end of the process.
 DeviceCache& make_cache(c10::DeviceIndex device) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  std::atomic<DeviceCache*>& slot = caches[static_cast<size_t>(device)];
-  if (DeviceCache* cache = slot.load(std::memory_order_acquire)) return *cache;
-  static std::once_flag once;
-  std::call_once(once, read_settings);
+  if (DeviceCache* cache = find_cache(device)) return *cache;
+  read_allocator_environment();
   auto* cache = new DeviceCache(device);
-  slot.store(cache, std::memory_order_release);
+  caches[static_cast<size_t>(device)].store(cache, std::memory_order_release);
   return *cache;
-}
-
-DeviceCache* find_cache(c10::DeviceIndex device) { return caches[static_cast<size_t>(device)].load(std::memory_order_acquire); }
-
-DeviceCache& cache_of(c10::DeviceIndex device) {
-  DeviceCache* cache = find_cache(device);
-  return cache != nullptr ? *cache : make_cache(device);
 }
 
 // Calls `action` with what manages the memory of `device`.
 template <typename Action>
 auto with_memory_of(c10::DeviceIndex device, Action&& action) {
+  TORCH_CHECK(plugged_allocator() == nullptr,
+              "the allocator that change_current_allocator() set keeps no statistics and has no limits");
   if (UncachedMemory::is_in_use()) return action(UncachedMemory::of(device));
-  return action(cache_of(device));
+  return action(device_cache(device));
 }
 
 template <typename Memory>
@@ -89,13 +78,19 @@ at::DataPtr allocate_uncached_memory(size_t bytes, c10::DeviceIndex device, c10:
   return {piece->address, piece, &free_uncached_memory, npu_device(device)};
 }
 
-// Memory whose context is its own address, by which the one that frees it is found.
-class SharedMemory {
+// Memory that is known by its address alone, and what frees it.
+class MemoryByAddress {
  public:
   using Context = std::unique_ptr<void, c10::DeleterFnPtr>;
 
-  static SharedMemory& get() {
-    static SharedMemory* const memory = new SharedMemory;
+  // See make_shareable().
+  static MemoryByAddress& shared() {
+    static MemoryByAddress* const memory = new MemoryByAddress;
+    return *memory;
+  }
+  // See raw_allocate().
+  static MemoryByAddress& raw() {
+    static MemoryByAddress* const memory = new MemoryByAddress;
     return *memory;
   }
 
@@ -103,9 +98,11 @@ class SharedMemory {
     const std::lock_guard lock(mutex_);
     contexts_.emplace(address, std::move(context));
   }
+  // Null if `address` is not here.
   Context take(void* address) {
     const std::lock_guard lock(mutex_);
-    return std::move(contexts_.extract(address).mapped());
+    auto node = contexts_.extract(address);
+    return node.empty() ? Context(nullptr, &c10::detail::deleteNothing) : std::move(node.mapped());
   }
   // Null if `address` is not shared.
   void* find(void* address, c10::DeleterFnPtr* deleter) {
@@ -121,7 +118,7 @@ class SharedMemory {
   std::unordered_map<void*, Context> contexts_;
 };
 
-void free_shared_memory(void* address) { SharedMemory::get().take(address).reset(); }
+void free_shared_memory(void* address) { MemoryByAddress::shared().take(address).reset(); }
 
 struct Allocator final : c10::DeviceAllocator {
   at::DataPtr allocate(size_t bytes) override { return allocate_memory(bytes); }
@@ -139,11 +136,12 @@ struct Allocator final : c10::DeviceAllocator {
 
   bool initialized() override { return is_initialized(); }
 
-  void emptyCache(c10::MempoolId_t) override {
+  void emptyCache(c10::MempoolId_t pool) override {
     if (is_in_bad_fork()) return;
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-      if (DeviceCache* cache = find_cache(device)) cache->release_cached();
-      if (has_context(device) && UncachedMemory::is_in_use()) UncachedMemory::of(device).release_cached();
+      if (!has_context(device)) continue;
+      if (DeviceCache* cache = find_cache(device)) cache->release_cached(pool);
+      if (UncachedMemory* memory = UncachedMemory::find(device)) memory->release_cached();
     }
   }
 
@@ -174,20 +172,57 @@ REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, getNPUAllocator())
 
 c10::DeviceAllocator* getNPUAllocator() { return &allocator(); }
 
+DeviceCache& device_cache(c10::DeviceIndex device) {
+  DeviceCache* cache = find_cache(device);
+  return cache != nullptr ? *cache : make_cache(device);
+}
+
 at::DataPtr allocate_memory(size_t bytes) {
   bind_device();
   const detail::ThreadState& state = detail::thread_state();
   const c10::DeviceIndex device = state.current_device;
   if (bytes == 0) return {nullptr, nullptr, &free_memory, npu_device(device)};
   const c10::StreamId stream = state.current_streams[static_cast<size_t>(device)];
-  DeviceCache* cache = find_cache(device);
+  DeviceCache* cache = open_caches[static_cast<size_t>(device)].load(std::memory_order_acquire);
   if (cache == nullptr) [[unlikely]] {
-    if (UncachedMemory::is_in_use()) return allocate_uncached_memory(bytes, device, stream);
-    cache = &make_cache(device);
+    if (const AllocatorFunctions* functions = plugged_allocator()) return allocate_plugged(*functions, bytes, device, stream);
+    if (UncachedMemory::is_in_use() || !is_caching) return allocate_uncached_memory(bytes, device, stream);
+    cache = &device_cache(device);
+    open_caches[static_cast<size_t>(device)].store(cache, std::memory_order_release);
   }
   Block* block = cache->allocate(bytes, stream);
   report_to_profiler(*cache, block->address, static_cast<int64_t>(block->size), device);
   return {block->address, block, &free_memory, npu_device(device)};
+}
+
+bool has_allocated() {
+  for (c10::DeviceIndex device = 0; device < kMaxDevices; ++device) {
+    if (find_cache(device) != nullptr || UncachedMemory::find(device) != nullptr) return true;
+  }
+  return false;
+}
+
+void enable_caching(bool enabled) {
+  is_caching = enabled;
+  for (std::atomic<DeviceCache*>& cache : open_caches) cache = nullptr;  // found anew
+}
+
+void* raw_allocate(size_t bytes, NPUStream stream) {
+  const BoundDevice bound(stream.device_index());
+  const NPUStream previous = getCurrentNPUStream();
+  setCurrentNPUStream(stream);
+  const auto restore = c10::make_scope_exit([&] { setCurrentNPUStream(previous); });
+  at::DataPtr pointer = allocate_memory(bytes);
+  void* const address = pointer.get();
+  if (address != nullptr) MemoryByAddress::raw().add(address, pointer.move_context());
+  return address;
+}
+
+void raw_free(void* address) {
+  if (address == nullptr) return;
+  const MemoryByAddress::Context context = MemoryByAddress::raw().take(address);
+  TORCH_CHECK_VALUE(context != nullptr, "there is no memory at ", address,
+                    " that caching_allocator_alloc() gave; it was freed already or came from elsewhere");
 }
 
 void make_shareable(at::DataPtr& pointer) {
@@ -195,7 +230,7 @@ void make_shareable(at::DataPtr& pointer) {
   void* const address = pointer.get();
   if (address == nullptr) return;
   const at::Device device = pointer.device();
-  SharedMemory::get().add(address, pointer.move_context());
+  MemoryByAddress::shared().add(address, pointer.move_context());
   pointer = at::DataPtr(address, address, &free_shared_memory, device);
 }
 
@@ -204,7 +239,7 @@ void recordStream(const at::DataPtr& pointer, NPUStream stream) {
   if (context == nullptr) return;
   c10::DeleterFnPtr deleter = pointer.get_deleter();
   if (deleter != &free_memory && deleter != &free_uncached_memory) {
-    context = SharedMemory::get().find(pointer.get(), &deleter);
+    context = MemoryByAddress::shared().find(pointer.get(), &deleter);
     if (context == nullptr) return;
   }
   if (deleter == &free_uncached_memory) {
@@ -223,6 +258,39 @@ void set_memory_fraction(double fraction, c10::DeviceIndex device) {
 
 double memory_fraction(c10::DeviceIndex device) {
   return with_memory_of(checked_device(device), [](auto& memory) { return memory.fraction(); });
+}
+
+void change_allocator_settings(const std::string& text) {
+  set_allocator_settings(text);
+  const bool has_fraction = text.find("per_process_memory_fraction") != std::string::npos;
+  for (c10::DeviceIndex device = 0; device < kMaxDevices; ++device) {
+    DeviceCache* cache = find_cache(device);
+    if (cache == nullptr) continue;
+    cache->read_settings();
+    if (has_fraction) cache->set_fraction(initial_memory_fraction());
+  }
+}
+
+void clear_memory_history() {
+  for (c10::DeviceIndex device = 0; device < kMaxDevices; ++device) {
+    if (DeviceCache* cache = find_cache(device)) cache->clear_history();
+  }
+}
+
+std::vector<SegmentView> memory_segments(std::optional<c10::MempoolId_t> pool) {
+  std::vector<SegmentView> all;
+  for (c10::DeviceIndex device = 0; device < kMaxDevices; ++device) {
+    DeviceCache* cache = find_cache(device);
+    if (cache == nullptr) continue;
+    std::vector<SegmentView> segments = cache->segments(pool);
+    std::move(segments.begin(), segments.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+std::vector<MemoryEvent> memory_events(c10::DeviceIndex device) {
+  DeviceCache* cache = find_cache(device);
+  return cache != nullptr ? cache->events() : std::vector<MemoryEvent>();
 }
 
 }  // namespace torch_npu

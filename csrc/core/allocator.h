@@ -6,6 +6,9 @@
 // 2 MiB, up to 10 MiB from segments of 20 MiB, larger ones from their own, rounded to 2 MiB. Free neighbours merge. A segment
 // goes back to the device in emptyCache() or before an allocation would fail.
 //
+// Threads that use a pool (memory_pool.h) take memory from that pool's segments. use_allocator() puts functions of the user in
+// place of all this (pluggable_allocator.h). allocator_settings.h says what can be set.
+//
 // With PYTORCH_NO_NPU_MEMORY_CACHING=1, and while the device checks memory, there is no cache: see uncached_memory.h.
 //
 // Thread-safe. Freeing is safe at exit and in a child of fork(). Running out is c10::OutOfMemoryError; the allocator stays
@@ -14,6 +17,11 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/memory_snapshot.h"
 #include "core/stream.h"
 
 namespace torch_npu {
@@ -33,8 +41,32 @@ C10_EXPORT void recordStream(const at::DataPtr& pointer, NPUStream stream);
 // which would cost every other allocation a search.
 C10_EXPORT void make_shareable(at::DataPtr& pointer);
 
+// For other libraries, which know memory by its address alone. Null for 0 bytes, and null may be freed. raw_free() throws if
+// raw_allocate() did not give `address`.
+C10_EXPORT void* raw_allocate(size_t bytes, NPUStream stream);
+C10_EXPORT void raw_free(void* address);
+
 // Limits the reserved memory of `device` to a share of its capacity, from 0 to 1. Beyond it, allocation fails as out of memory.
 C10_EXPORT void set_memory_fraction(double fraction, c10::DeviceIndex device);
 C10_EXPORT double memory_fraction(c10::DeviceIndex device);
+
+// set_allocator_settings(), for memory that is in use too.
+C10_EXPORT void change_allocator_settings(const std::string& text);
+
+// Off: every allocation from now on is one of the device, as in uncached_memory.h; statistics are those of the cache.
+C10_EXPORT void enable_caching(bool enabled);
+
+// Whether device memory was ever in use.
+bool has_allocated();
+
+// Of all devices, or of one pool; empty where memory is not cached.
+C10_EXPORT std::vector<SegmentView> memory_segments(std::optional<c10::MempoolId_t> pool);
+// What memory_history.h recorded.
+C10_EXPORT std::vector<MemoryEvent> memory_events(c10::DeviceIndex device);
+C10_EXPORT void clear_memory_history();
+
+// Made at the first call, which needs no device.
+class DeviceCache;
+DeviceCache& device_cache(c10::DeviceIndex device);
 
 }  // namespace torch_npu

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "acl/symbol.h"
+#include "core/memory_pool.h"
+#include "core/out_of_memory.h"
 #include "core/wait.h"
 
 namespace torch_npu {
@@ -16,20 +18,13 @@ using c10::CachingAllocator::Stat;
 using c10::CachingAllocator::StatArray;
 using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
 
-constexpr size_t kMostSmall = 1 << 20;      // the largest request that shares a small segment
-constexpr size_t kMostShared = 10 << 20;    // the largest request that shares a large segment
-constexpr size_t kLargeSegment = 20 << 20;  // unless the settings say otherwise
-constexpr size_t kSegmentUnit = 2 << 20;    // what segments of larger requests are rounded to
+constexpr size_t kMostSmall = 1 << 20;    // the largest request that shares a small segment
+constexpr size_t kMostShared = 10 << 20;  // the largest request that shares a large segment
+constexpr size_t kSegmentUnit = 2 << 20;  // what segments of larger requests are rounded to
+constexpr size_t kHugePage = 1 << 30;
 constexpr size_t kMostBytes = size_t{1} << 60;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
-
-// Older versions of torch have no such setting.
-template <typename Settings>
-size_t large_segment_size() {
-  if constexpr (requires { Settings::large_segment_size(); }) return Settings::large_segment_size();
-  return kLargeSegment;
-}
 
 // Statistics of the hit path; calls would cost more than what they do.
 [[gnu::always_inline]] inline void increase(StatArray& stat, bool is_small, size_t amount) {
@@ -76,14 +71,6 @@ class FirstFailure {
 
 }  // namespace
 
-CacheSettings CacheSettings::read() {
-  const std::vector<size_t>& divisions = Config::roundup_power2_divisions();
-  return {.large_segment = large_segment_size<Config>(),
-          .max_split = Config::max_split_size(),
-          .max_extra = Config::max_non_split_rounding_size(),
-          .rounds_to_powers = std::any_of(divisions.begin(), divisions.end(), [](size_t count) { return count > 1; })};
-}
-
 size_t DeviceCache::block_size(size_t bytes) const {
   if (settings_.rounds_to_powers) [[unlikely]] {
     const size_t divisions = Config::roundup_power2_divisions(bytes);
@@ -95,6 +82,7 @@ size_t DeviceCache::block_size(size_t bytes) const {
 
 size_t DeviceCache::segment_size(size_t block) const {
   if (block <= kMostSmall) return SmallBlocks::kSegment;
+  if (settings_.has_huge_pages) return round_up(block, kHugePage);
   if (block < kMostShared) return settings_.large_segment;
   return round_up(block, kSegmentUnit);
 }
@@ -106,19 +94,33 @@ bool DeviceCache::is_worth_cutting(const Block& block, size_t size) const {
 }
 
 Block* DeviceCache::allocate(size_t bytes, c10::StreamId id) {
+  if (watches_allocations()) [[unlikely]]
+    return allocate_watched(bytes, id);
   HeldLock lock(mutex_);
+  return take(lock, default_pool_, bytes, id);
+}
+
+Block* DeviceCache::allocate_watched(size_t bytes, c10::StreamId id) {
+  const MemoryHistory::Caller caller(MemoryEvent::kAlloc);
+  HeldLock lock(mutex_);
+  Block* block = take(lock, pool_of(current_pool(device_)), bytes, id);
+  history_.record(MemoryEvent::kAlloc, *block);
+  return block;
+}
+
+[[gnu::always_inline]] inline Block* DeviceCache::take(HeldLock& lock, BlockPool& pool, size_t bytes, c10::StreamId id) {
   if (bytes >= kMostBytes) [[unlikely]]
-    out_of_memory(bytes);
+    out_of_memory(lock, bytes, id);
   const size_t size = block_size(bytes);
   const bool is_small = size <= kMostSmall;
-  if (pending_count_ > 0) collect_reached();
-  StreamCache& cache = cache_of(id);
+  if (pending_count_ > settings_.most_pending) collect_reached();
+  StreamCache& cache = cache_of(pool, id);
   Block* block = cache.recent.take(size);
   if (block == nullptr) [[unlikely]] {
     block = find_free(cache, size, is_small);
     if (block == nullptr && join_recent(cache)) block = find_free(cache, size, is_small);
     if (block == nullptr) block = grow(lock, cache, size, is_small);
-    if (block == nullptr) out_of_memory(bytes);
+    if (block == nullptr) out_of_memory(lock, bytes, id);
     if (is_worth_cutting(*block, size)) cut(block, size);
   }
   block->requested = bytes;
@@ -127,15 +129,32 @@ Block* DeviceCache::allocate(size_t bytes, c10::StreamId id) {
   increase(stats_.active, is_small, 1);
   increase(stats_.active_bytes, is_small, block->size);
   increase(stats_.requested_bytes, is_small, bytes);
-  if (is_oversize(*block)) stats_.oversize_allocations.increase(1);
+  block->is_oversize = is_oversize(*block);
+  if (block->is_oversize) stats_.oversize_allocations.increase(1);
   return block;
 }
 
 void DeviceCache::free(Block* block) noexcept {
+  if (watches_allocations()) [[unlikely]] {
+    free_watched(block);
+    return;
+  }
   const std::lock_guard lock(mutex_);
+  release(block);
+}
+
+void DeviceCache::free_watched(Block* block) noexcept {
+  const MemoryHistory::Caller caller(MemoryEvent::kFreeRequested);
+  const std::lock_guard lock(mutex_);
+  history_.record(MemoryEvent::kFreeRequested, *block);
+  if (block->users.empty()) history_.record(MemoryEvent::kFreeCompleted, *block);
+  release(block);
+}
+
+[[gnu::always_inline]] inline void DeviceCache::release(Block* block) {
   decrease(stats_.allocation, block->is_small, 1);
   decrease(stats_.allocated_bytes, block->is_small, block->size);
-  if (is_oversize(*block)) stats_.oversize_allocations.decrease(1);
+  if (block->is_oversize) stats_.oversize_allocations.decrease(1);
   if (!block->users.empty()) [[unlikely]] {
     record_users(block);
     return;
@@ -149,12 +168,17 @@ void DeviceCache::record_stream(Block* block, NPUStream stream) {
   if (std::find(block->users.begin(), block->users.end(), stream) == block->users.end()) block->users.push_back(stream);
 }
 
-StreamCache& DeviceCache::cache_of(c10::StreamId id) {
-  if (newest_cache_ != nullptr && newest_cache_->stream.id() == id) return *newest_cache_;
-  std::unique_ptr<StreamCache>& cache = caches_[id];
-  if (cache == nullptr) cache.reset(new StreamCache{*this, NPUStream(device_, id)});
-  newest_cache_ = cache.get();
+StreamCache& DeviceCache::cache_of(BlockPool& pool, c10::StreamId id) {
+  if (pool.newest_cache != nullptr && pool.newest_cache->stream.id() == id) return *pool.newest_cache;
+  std::unique_ptr<StreamCache>& cache = pool.caches[id];
+  if (cache == nullptr) cache.reset(new StreamCache{*this, pool, NPUStream(device_, id)});
+  pool.newest_cache = cache.get();
   return *cache;
+}
+
+BlockPool& DeviceCache::pool_of(c10::MempoolId_t id) {
+  const auto found = pools_.find(id);
+  return found == pools_.end() ? default_pool_ : found->second;
 }
 
 // The block is taken out of the cache.
@@ -172,20 +196,19 @@ Block* DeviceCache::find_free(StreamCache& cache, size_t size, bool is_small) {
 
 // A new segment as one block; if the device has none, what can be freed is freed first. Null if that did not help.
 Block* DeviceCache::grow(HeldLock& lock, StreamCache& cache, size_t size, bool is_small) {
+  ++tick_;
   settings_ = CacheSettings::read();
-  const size_t bytes = segment_size(size);
-  void* address = ask_device(bytes);
-  if (address == nullptr) {
-    ++stats_.num_alloc_retries;
-    lock.unlock();
-    const std::lock_guard turn(release_mutex_);
-    const UninterruptedWaits scope;  // what the user does then may want that lock
-    lock.lock();
-    wait_for_users(lock);
+  if (settings_.most_pending > 0 && pending_count_ > 0) {
+    collect_reached();
     join_recent(cache);
     if (Block* block = find_free(cache, size, is_small)) return block;
-    release_segments(lock);
-    address = ask_device(bytes);
+  }
+  const size_t bytes = segment_size(size);
+  collect_garbage(lock, bytes);
+  void* address = ask_source(lock, cache, bytes);
+  if (address == nullptr && settings_.fails_at_once) return nullptr;
+  if (address == nullptr) {
+    if (Block* block = shrink_and_retry(lock, cache, size, is_small, address)) return block;
   }
   if (address == nullptr) return nullptr;
   Block* block = new_block();
@@ -193,26 +216,72 @@ Block* DeviceCache::grow(HeldLock& lock, StreamCache& cache, size_t size, bool i
   block->size = bytes;
   block->cache = &cache;
   block->is_small = is_small;
+  segments_.insert(block);
+  ++cache.pool.segments;
   increase(stats_.segment, is_small, 1);
   increase(stats_.reserved_bytes, is_small, bytes);
-  if (is_oversize(*block)) stats_.oversize_segments.increase(1);
+  block->is_oversize_segment = is_oversize(*block);
+  if (block->is_oversize_segment) stats_.oversize_segments.increase(1);
+  if (watches_allocations()) history_.record(MemoryEvent::kSegmentAlloc, *block);
   return block;
 }
 
-// Null if the device or the limit has no more; throws on any other failure.
-void* DeviceCache::ask_device(size_t bytes) {
-  const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
-  refusal_.clear();
-  if (bytes > allowed_ || reserved > allowed_ - bytes) return nullptr;
-  void* address = nullptr;
-  const aclError code = ACL_FN(aclrtMalloc)(&address, bytes, ACL_MEM_MALLOC_HUGE_FIRST);
-  if (acl::is_out_of_memory(code)) {
-    if (const char* reason = ACL_FN(aclGetRecentErrMsg)()) refusal_ = reason;
-    return nullptr;
+// Gives back what is unused. A block, if one came free meanwhile; else `address` is what the device then gave.
+Block* DeviceCache::shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t size, bool is_small, void*& address) {
+  ++stats_.num_alloc_retries;
+  lock.unlock();
+  const std::lock_guard turn(release_mutex_);
+  const UninterruptedWaits scope;  // what the user does then may want that lock
+  lock.lock();
+  wait_for_users(lock);
+  join_recent(cache);
+  if (Block* block = find_free(cache, size, is_small)) return block;
+  std::vector<Block*> segments = take_segments({0, 0});
+  if (!cache.pool.is_default()) {
+    const std::vector<Block*> own = take_segments(cache.pool.id);
+    segments.insert(segments.end(), own.begin(), own.end());
   }
-  acl::check(code, "aclrtMalloc");
-  ++stats_.num_device_alloc;
+  release_segments(lock, segments);
+  address = ask_source(lock, cache, segment_size(size));
+  return nullptr;
+}
+
+// Null if the source or the limit has no more; throws on any other failure.
+void* DeviceCache::ask_source(HeldLock& lock, const StreamCache& cache, size_t bytes) {
+  const size_t reserved = static_cast<size_t>(stats_.reserved_bytes[0].current) + asked_for_, most = allowed();
+  refusal_.clear();
+  if (bytes > most || reserved > most - bytes) return nullptr;
+  void* address = nullptr;
+  if (const AllocatorFunctions* source = cache.pool.source) {
+    address = source->allocate(bytes, device_, cache.stream.stream());
+    if (address == nullptr) refusal_ = "the allocator of the pool returned a null pointer";
+  } else {
+    const aclError code = ask_device(lock, bytes, &address);
+    if (acl::is_out_of_memory(code)) {
+      if (const char* reason = ACL_FN(aclGetRecentErrMsg)()) refusal_ = reason;
+      return nullptr;
+    }
+    acl::check(code, "aclrtMalloc");
+  }
+  if (address != nullptr) ++stats_.num_device_alloc;
   return address;
+}
+
+aclError DeviceCache::ask_device(HeldLock& lock, size_t bytes, void** address) {
+  const bool is_huge = settings_.has_huge_pages && bytes % kHugePage == 0;
+  const aclrtMemMallocPolicy policy = is_huge ? ACL_MEM_MALLOC_HUGE1G_ONLY : ACL_MEM_MALLOC_HUGE_FIRST;
+  if (!settings_.asks_unlocked) return ACL_FN(aclrtMalloc)(address, bytes, policy);
+  asked_for_ += bytes;
+  lock.unlock();
+  const aclError code = ACL_FN(aclrtMalloc)(address, bytes, policy);
+  lock.lock();
+  asked_for_ -= bytes;
+  return code;
+}
+
+size_t DeviceCache::allowed() const {
+  if (fraction_ >= 1) return SIZE_MAX;
+  return static_cast<size_t>(fraction_ * static_cast<double>(device_memory(device_).second));
 }
 
 // Keeps the first `size` bytes of a block that is in no cache and puts the rest into it.
@@ -264,6 +333,7 @@ Block* DeviceCache::absorb(Block* block, Block* neighbour) {
 
 void DeviceCache::enter(Block* block) {
   block->is_free = true;
+  block->freed_at = tick_;
   if (block->is_small) {
     block->cache->small.insert(block);
   } else {
@@ -299,7 +369,9 @@ void DeviceCache::record_users(Block* block) {
     } catch (const std::exception&) {  // at exit there is no device to wait for
     }
   }
-  if (block->pending_events == 0) cache_free(block);
+  if (block->pending_events > 0) return;
+  ++block->pending_events;
+  user_is_done(block);
 }
 
 void DeviceCache::collect_reached() {
@@ -338,38 +410,105 @@ void DeviceCache::wait_for_users(HeldLock& lock) {
 }
 
 void DeviceCache::user_is_done(Block* block) {
-  if (--block->pending_events == 0) cache_free(block);
+  if (--block->pending_events > 0) return;
+  if (watches_allocations()) history_.record(MemoryEvent::kFreeCompleted, *block);
+  cache_free(block);
 }
 
-void DeviceCache::release_cached() {
+void DeviceCache::release_cached(c10::MempoolId_t pool) {
   const BoundDevice bound(device_);
   const std::lock_guard turn(release_mutex_);
   const UninterruptedWaits scope;
   HeldLock lock(mutex_);
   wait_for_users(lock);
-  release_segments(lock);
+  release_segments(lock, take_segments(pool));
+}
+
+void DeviceCache::retain_pool(c10::MempoolId_t id, const AllocatorFunctions* source) {
+  const std::lock_guard lock(mutex_);
+  BlockPool& pool = pools_[id];
+  pool.id = id;
+  pool.source = source;
+  ++pool.use_count;
+}
+
+void DeviceCache::release_pool(c10::MempoolId_t id) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = pools_.find(id);
+    if (found == pools_.end() || --found->second.use_count > 0) return;
+    if (found->second.segments == 0) {
+      pools_.erase(found);
+      return;
+    }
+  }
+  release_cached(id);
+}
+
+size_t DeviceCache::pool_use_count(c10::MempoolId_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = pools_.find(id);
+  return found == pools_.end() ? 0 : found->second.use_count;
 }
 
 // The segments that are free, stream by stream, out of their caches.
-std::vector<Block*> DeviceCache::take_segments() {
+std::vector<Block*> DeviceCache::take_segments(c10::MempoolId_t id) {
   std::vector<Block*> segments;
-  for (const auto& [id, cache] : caches_) {
-    join_recent(*cache);
-    for (Block* block = cache->small.whole_segments(); block != nullptr; block = block->next) segments.push_back(block);
-    for (Block* block : cache->large) {
-      if (!block->is_split()) segments.push_back(block);
+  const auto collect = [&](BlockPool& pool) {
+    for (const auto& [stream, cache] : pool.caches) {
+      join_recent(*cache);
+      for (Block* block = cache->small.whole_segments(); block != nullptr; block = block->next) segments.push_back(block);
+      for (Block* block : cache->large) {
+        if (!block->is_split()) segments.push_back(block);
+      }
     }
+  };
+  const bool is_default = default_pool_.id == id;
+  if (is_default) collect(default_pool_);
+  for (auto& [other, pool] : pools_) {
+    if (other == id || (is_default && pool.is_dropped())) collect(pool);
   }
   for (Block* block : segments) leave(block);
   return segments;
 }
 
+// Free segments for large requests, those that were unused longest first, until they are `bytes`.
+std::vector<Block*> DeviceCache::take_oldest_segments(size_t bytes) {
+  std::vector<Block*> segments;
+  for (const auto& [stream, cache] : default_pool_.caches) {
+    join_recent(*cache);
+    for (Block* block : cache->large) {
+      if (!block->is_split()) segments.push_back(block);
+    }
+  }
+  std::stable_sort(segments.begin(), segments.end(), [](const Block* a, const Block* b) { return a->freed_at < b->freed_at; });
+  size_t sum = 0, count = 0;
+  while (count < segments.size() && sum < bytes) sum += segments[count++]->size;
+  segments.resize(count);
+  for (Block* block : segments) leave(block);
+  return segments;
+}
+
+// Before `bytes` more are reserved: brings what is reserved below the threshold of the settings, as far as it is unused.
+void DeviceCache::collect_garbage(HeldLock& lock, size_t bytes) {
+  if (settings_.collection_threshold <= 0) return;
+  const size_t most = fraction_ < 1 ? allowed() : device_memory(device_).second;
+  const auto threshold = static_cast<size_t>(settings_.collection_threshold * static_cast<double>(most));
+  const size_t wanted = static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes;
+  if (wanted <= threshold) return;
+  lock.unlock();
+  const std::lock_guard turn(release_mutex_);
+  const UninterruptedWaits scope;
+  lock.lock();
+  release_segments(lock, take_oldest_segments(wanted - threshold));
+}
+
 // The last users of a segment may still run, and the device frees at once: their stream is waited for. Where that fails its
 // segments are kept, and the failure is thrown in the end.
-void DeviceCache::release_segments(HeldLock& lock) {
-  const std::vector<Block*> segments = take_segments();
+void DeviceCache::release_segments(HeldLock& lock, const std::vector<Block*>& segments) {
   std::unordered_map<const StreamCache*, bool> is_done;
   FirstFailure failure;
+  for (Block* block : segments) block->requested = 0;
   lock.unlock();
   for (const Block* block : segments) {
     const auto [entry, is_new] = is_done.try_emplace(block->cache, false);
@@ -383,15 +522,25 @@ void DeviceCache::release_segments(HeldLock& lock) {
       enter(block);
     }
   }
+  std::erase_if(pools_, [](const auto& pool) { return pool.second.is_dropped() && pool.second.segments == 0; });
   failure.rethrow();
 }
 
 void DeviceCache::release_segment(Block* block) {
-  const aclError code = ACL_FN(aclrtFree)(block->address);
+  aclError code = ACL_SUCCESS;
+  BlockPool& pool = block->cache->pool;
+  if (pool.source != nullptr) {
+    pool.source->free(block->address, block->size, device_, block->cache->stream.stream());
+  } else {
+    code = ACL_FN(aclrtFree)(block->address);
+  }
+  if (watches_allocations()) history_.record(MemoryEvent::kSegmentFree, *block);
   ++stats_.num_device_free;
+  segments_.erase(block);
+  --pool.segments;
   decrease(stats_.segment, block->is_small, 1);
   decrease(stats_.reserved_bytes, block->is_small, block->size);
-  if (is_oversize(*block)) stats_.oversize_segments.decrease(1);
+  if (block->is_oversize_segment) stats_.oversize_segments.decrease(1);
   delete_block(block);
   acl::check(code, "aclrtFree");  // a damaged segment is gone all the same
 }
@@ -409,26 +558,74 @@ void DeviceCache::delete_block(Block* block) {
   unused_blocks_ = block;
 }
 
-void DeviceCache::out_of_memory(size_t bytes) {
+void DeviceCache::out_of_memory(HeldLock& lock, size_t bytes, c10::StreamId id) {
   ++stats_.num_ooms;
   const auto [free, total] = device_memory(device_);
-  const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
-  const auto allocated = static_cast<size_t>(stats_.allocated_bytes[0].current);
-  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), allocated, reserved, npu_device(device_));
-  const std::string limit =
-      allowed_ == SIZE_MAX ? std::string() : c10::str(" ", format_size(allowed_), " are allowed for this process.");
-  TORCH_CHECK_WITH(
-      OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", format_size(bytes), ". NPU ", int{device_},
-      " has a total capacity of ", format_size(total), " of which ", format_size(free), " is free.", limit,
-      refusal_.empty() ? "" : " The device says: ", refusal_, refusal_.empty() ? "" : ".", " Of the memory of this process ",
-      format_size(allocated), " is allocated by PyTorch, and ", format_size(reserved - allocated),
-      " is reserved by PyTorch but unallocated. If that is much, PYTORCH_NPU_ALLOC_CONF=max_split_size_mb:<n> may help "
-      "against fragmentation.");
+  const OutOfMemory event{.device = device_,
+                          .requested = bytes,
+                          .total = total,
+                          .free = free,
+                          .allowed = allowed(),
+                          .allocated = static_cast<size_t>(stats_.allocated_bytes[0].current),
+                          .active = static_cast<size_t>(stats_.active_bytes[0].current),
+                          .reserved = static_cast<size_t>(stats_.reserved_bytes[0].current),
+                          .reason = refusal_};
+  if (watches_allocations()) history_.record(MemoryEvent::kOutOfMemory, free, bytes, id, current_pool(device_));
+  lock.unlock();
+  throw_out_of_memory(event);
+}
+
+std::vector<SegmentView> DeviceCache::segments(std::optional<c10::MempoolId_t> pool) {
+  const std::lock_guard lock(mutex_);
+  history_.record(MemoryEvent::kSnapshot, 0, 0, 0, {0, 0});
+  join_all();
+  std::vector<SegmentView> views;
+  for (const Block* first : segments_) {
+    const StreamCache& cache = *first->cache;
+    if (pool && cache.pool.id != *pool) continue;
+    SegmentView& segment = views.emplace_back(SegmentView{.device = device_,
+                                                          .address = reinterpret_cast<uintptr_t>(first->address),
+                                                          .stream = cache.stream.id(),
+                                                          .is_small = first->is_small,
+                                                          .pool = cache.pool.id});
+    for (const Block* block = first; block != nullptr; block = block->after) segment.add(view_of(*block));
+  }
+  std::sort(views.begin(), views.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
+  return views;
+}
+
+BlockView DeviceCache::view_of(const Block& block) const {
+  const bool is_unused = block.is_free || block.requested == 0;
+  const BlockView::State state = is_unused                  ? BlockView::kInactive
+                                 : block.pending_events > 0 ? BlockView::kPendingFree
+                                                            : BlockView::kAllocated;
+  return {.address = reinterpret_cast<uintptr_t>(block.address),
+          .size = block.size,
+          .requested = is_unused ? 0 : block.requested,
+          .state = state,
+          .stack = is_unused ? nullptr : history_.stack_of(block)};
+}
+
+std::vector<MemoryEvent> DeviceCache::events() const {
+  const std::lock_guard lock(mutex_);
+  return {history_.events().begin(), history_.events().end()};
+}
+
+void DeviceCache::clear_history() {
+  const std::lock_guard lock(mutex_);
+  history_.clear();
+}
+
+void DeviceCache::join_all() {
+  for (const auto& [stream, cache] : default_pool_.caches) join_recent(*cache);
+  for (auto& [id, pool] : pools_) {
+    for (const auto& [stream, cache] : pool.caches) join_recent(*cache);
+  }
 }
 
 c10::CachingDeviceAllocator::DeviceStats DeviceCache::stats() {
   const std::lock_guard lock(mutex_);
-  for (const auto& [id, cache] : caches_) join_recent(*cache);
+  join_all();
   auto stats = stats_;
   stats.max_split_size = static_cast<int64_t>(settings_.max_split);
   return stats;
@@ -454,11 +651,14 @@ std::pair<size_t, size_t> DeviceCache::usage() const {
   return {static_cast<size_t>(stats_.allocated_bytes[0].current), static_cast<size_t>(stats_.reserved_bytes[0].current)};
 }
 
+void DeviceCache::read_settings() {
+  const std::lock_guard lock(mutex_);
+  settings_ = CacheSettings::read();
+}
+
 void DeviceCache::set_fraction(double fraction) {
-  const size_t total = device_memory(device_).second;
   const std::lock_guard lock(mutex_);
   fraction_ = fraction;
-  allowed_ = fraction < 1 ? static_cast<size_t>(fraction * static_cast<double>(total)) : SIZE_MAX;
 }
 
 double DeviceCache::fraction() const {

@@ -7,38 +7,48 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "core/allocator_settings.h"
 #include "core/event.h"
 #include "core/free_blocks.h"
 #include "core/lock.h"
+#include "core/memory_history.h"
+#include "core/memory_snapshot.h"
 
 namespace torch_npu {
 
-// PYTORCH_ALLOC_CONF and what was set since. Read anew whenever the device is asked for memory, so that a hit need not.
-struct CacheSettings {
-  static CacheSettings read();
-
-  size_t large_segment = 0;
-  size_t max_split = 0;           // blocks of this size or more are not cut
-  size_t max_extra = 0;           // how much larger than its request such a block may be
-  bool rounds_to_powers = false;  // of 2, divided as the settings say
-};
-
 class DeviceCache {
  public:
-  explicit DeviceCache(c10::DeviceIndex device) : device_(device), settings_(CacheSettings::read()) {}
+  explicit DeviceCache(c10::DeviceIndex device)
+      : device_(device), settings_(CacheSettings::read()), fraction_(initial_memory_fraction()) {}
 
-  // Memory for stream `id` of this device, which the calling thread has bound; `bytes` > 0. Throws c10::OutOfMemoryError.
+  // Memory for stream `id` of this device, which the calling thread has bound; `bytes` > 0. From the pool that the thread uses.
+  // Throws c10::OutOfMemoryError.
   Block* allocate(size_t bytes, c10::StreamId id);
   // Never throws.
   void free(Block* block) noexcept;
   void record_stream(Block* block, NPUStream stream);
 
-  // Gives segments that are free back to the device, after waiting for the streams that used them.
-  void release_cached();
+  // Gives segments of a pool that are free back to the device, after waiting for the streams that used them. {0, 0}: of the
+  // default pool and of those that nobody can name any more.
+  void release_cached(c10::MempoolId_t pool = {0, 0});
+
+  // Pools live from the first retain to the last release.
+  void retain_pool(c10::MempoolId_t id, const AllocatorFunctions* source);
+  void release_pool(c10::MempoolId_t id);
+  size_t pool_use_count(c10::MempoolId_t id) const;
+
+  // All of them, or of one pool.
+  std::vector<SegmentView> segments(std::optional<c10::MempoolId_t> pool);
+  // Copies of what MemoryHistory keeps.
+  std::vector<MemoryEvent> events() const;
+  void clear_history();
 
   // Free neighbours are joined first, so that what lies between blocks in use is counted once.
   c10::CachingDeviceAllocator::DeviceStats stats();
@@ -47,6 +57,8 @@ class DeviceCache {
   // Bytes that users hold, and bytes that the device gave.
   std::pair<size_t, size_t> usage() const;
 
+  // The settings of the process are read anew whenever the device is asked for memory, so that a hit need not; or now.
+  void read_settings();
   void set_fraction(double fraction);
   double fraction() const;
 
@@ -62,13 +74,23 @@ class DeviceCache {
   bool is_worth_cutting(const Block& block, size_t size) const;
   bool is_oversize(const Block& block) const { return !block.is_small && block.size >= settings_.max_split; }
 
-  StreamCache& cache_of(c10::StreamId id);
+  Block* allocate_watched(size_t bytes, c10::StreamId id);
+  Block* take(HeldLock& lock, BlockPool& pool, size_t bytes, c10::StreamId id);
+  void free_watched(Block* block) noexcept;
+  void release(Block* block);
+
+  StreamCache& cache_of(BlockPool& pool, c10::StreamId id);
+  BlockPool& pool_of(c10::MempoolId_t id);
   Block* find_free(StreamCache& cache, size_t size, bool is_small);
   Block* grow(HeldLock& lock, StreamCache& cache, size_t size, bool is_small);
-  void* ask_device(size_t bytes);
+  Block* shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t size, bool is_small, void*& address);
+  void* ask_source(HeldLock& lock, const StreamCache& cache, size_t bytes);
+  aclError ask_device(HeldLock& lock, size_t bytes, void** address);
+  size_t allowed() const;
   void cut(Block* block, size_t size);
 
   bool join_recent(StreamCache& cache);
+  void join_all();
   void cache_free(Block* block);
   void join(Block* block);
   Block* absorb(Block* block, Block* neighbour);
@@ -80,26 +102,32 @@ class DeviceCache {
   void wait_for_users(HeldLock& lock);
   void user_is_done(Block* block);
 
-  std::vector<Block*> take_segments();
-  void release_segments(HeldLock& lock);
+  std::vector<Block*> take_segments(c10::MempoolId_t pool);
+  std::vector<Block*> take_oldest_segments(size_t bytes);
+  void release_segments(HeldLock& lock, const std::vector<Block*>& segments);
   void release_segment(Block* block);
+  void collect_garbage(HeldLock& lock, size_t bytes);
 
+  BlockView view_of(const Block& block) const;
   Block* new_block();
   void delete_block(Block* block);
-  [[noreturn]] void out_of_memory(size_t bytes);
+  [[noreturn]] void out_of_memory(HeldLock& lock, size_t bytes, c10::StreamId id);
 
   const c10::DeviceIndex device_;
   std::mutex release_mutex_;  // one thread at a time waits for streams and releases; taken before the next one
   mutable Lock mutex_;        // guards the following
   CacheSettings settings_;
-  StreamCache* newest_cache_ = nullptr;  // that of the last allocation
-  std::unordered_map<c10::StreamId, std::unique_ptr<StreamCache>> caches_;
+  BlockPool default_pool_;
+  std::map<c10::MempoolId_t, BlockPool> pools_;  // the others
+  std::unordered_set<Block*> segments_;          // the first block of each
+  MemoryHistory history_;
   std::unordered_map<NPUStream, std::deque<Pending>> pending_;  // in the order of each stream
   size_t pending_count_ = 0;
   Block* unused_blocks_ = nullptr;  // objects, not memory
-  double fraction_ = 1;
-  size_t allowed_ = SIZE_MAX;  // bytes that may be reserved
-  std::string refusal_;        // why the device gave no memory when it was last asked in vain
+  double fraction_ = 1;             // of the device's memory that may be reserved
+  size_t asked_for_ = 0;            // bytes that are being asked for without the lock
+  uint64_t tick_ = 0;               // counts what the cache could not meet
+  std::string refusal_;             // why the device gave no memory when it was last asked in vain
   c10::CachingDeviceAllocator::DeviceStats stats_;
 };
 

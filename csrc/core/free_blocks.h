@@ -3,13 +3,18 @@
 // Not thread-safe: DeviceCache locks.
 #pragma once
 
+#include <c10/core/Allocator.h>
+
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <set>
+#include <unordered_map>
 #include <vector>
 
+#include "core/pluggable_allocator.h"
 #include "core/stream.h"
 
 namespace torch_npu {
@@ -20,16 +25,19 @@ struct StreamCache;
 struct Block {
   char* address = nullptr;
   size_t size = 0;
-  size_t requested = 0;          // what the user asked for, while allocated
+  size_t requested = 0;          // what the user asked for, while allocated; 0 while its segment is on its way back
   StreamCache* cache = nullptr;  // where it goes when it is free
   Block* before = nullptr;       // neighbours in the segment
   Block* after = nullptr;
-  Block* previous = nullptr;       // neighbours in a list of SmallBlocks
-  Block* next = nullptr;           // also in a list of RecentBlocks, and: the next unused object
-  uint32_t pending_events = 0;     // marks of other streams to wait for before it is free
-  bool is_small = false;           // of a segment for small requests
-  bool is_free = false;            // in SmallBlocks or LargeBlocks
-  std::vector<NPUStream> users{};  // other streams that use it, by recordStream
+  Block* previous = nullptr;         // neighbours in a list of SmallBlocks
+  Block* next = nullptr;             // also in a list of RecentBlocks, and: the next unused object
+  uint32_t pending_events = 0;       // marks of other streams to wait for before it is free
+  bool is_small = false;             // of a segment for small requests
+  bool is_free = false;              // in SmallBlocks or LargeBlocks
+  bool is_oversize = false;          // when it was allocated, the settings forbade to cut it
+  bool is_oversize_segment = false;  // of the first block: when the segment was made, they did
+  uint64_t freed_at = 0;             // the tick of DeviceCache at which it came there
+  std::vector<NPUStream> users{};    // other streams that use it, by recordStream
 
   bool is_split() const { return before != nullptr || after != nullptr; }
 };
@@ -175,13 +183,28 @@ class RecentBlocks {
 };
 
 class DeviceCache;
+struct BlockPool;
 
 struct StreamCache {
   DeviceCache& device;
+  BlockPool& pool;
   NPUStream stream;
   RecentBlocks recent{};
   SmallBlocks small{};
   LargeBlocks large{};
+};
+
+// Memory that is kept apart: segments belong to one pool, and a request is met from the pool it names.
+struct BlockPool {
+  c10::MempoolId_t id{0, 0};                   // {0, 0}: the pool of all who name none
+  const AllocatorFunctions* source = nullptr;  // where segments come from; null: the device
+  size_t use_count = 0;                        // who may still name it; not counted for {0, 0}
+  size_t segments = 0;
+  StreamCache* newest_cache = nullptr;  // that of the last allocation
+  std::unordered_map<c10::StreamId, std::unique_ptr<StreamCache>> caches{};
+
+  bool is_default() const { return id == c10::MempoolId_t{0, 0}; }
+  bool is_dropped() const { return use_count == 0 && !is_default(); }
 };
 
 }  // namespace torch_npu

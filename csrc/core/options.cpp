@@ -25,6 +25,13 @@ bool parse_queue_level(std::string_view value, Options& options) {
   return true;
 }
 
+bool parse_oom_snapshot(std::string_view value, Options& options) {
+  if (value != "0" && value != "1" && value != "2") return false;
+  options.oom_snapshot = value != "0";
+  options.oom_history = value == "1";
+  return true;
+}
+
 // `parse` leaves the default in place and answers false for a bad value.
 struct Setting {
   OptionDoc doc;
@@ -43,9 +50,17 @@ constexpr std::array kSettings = {
     Setting{{"ASCEND_CUSTOM_OPP_PATH", "folders separated by colons", "none",
              "where operators are looked for that libopapi.so lacks, in op_api/lib/libcust_opapi.so"},
             [](std::string_view value, Options& o) { return parse_text(value, o.custom_op_path); }},
-    Setting{{"PYTORCH_NPU_ALLOC_CONF", "as PYTORCH_ALLOC_CONF of PyTorch", "what PYTORCH_ALLOC_CONF says",
-             "settings of the caching allocator, such as max_split_size_mb:128"},
-            [](std::string_view value, Options& o) { return parse_text(value, o.allocator); }},
+    Setting{
+        {"PYTORCH_NPU_ALLOC_CONF", "key:value pairs separated by commas; see memory.md", "none",
+         "settings of the caching allocator, such as max_split_size_mb:128; what is wrong is an error at the first allocation"},
+        [](std::string_view value, Options& o) { return parse_text(value, o.allocator); }},
+    Setting{{"PYTORCH_ALLOC_CONF", "the same", "none", "the same for every accelerator; an error if both are set"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.shared_allocator); }},
+    Setting{{"OOM_SNAPSHOT_ENABLE", "0, 1 or 2", "0",
+             "a snapshot of memory is written when it runs out; 1: with the history of all allocations, 2: without"},
+            parse_oom_snapshot},
+    Setting{{"OOM_SNAPSHOT_PATH", "a folder", "the current one", "where such snapshots go, as oom_snapshot_PID_TIME.pickle"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.oom_snapshot_dir); }},
     Setting{{"PYTORCH_NO_NPU_MEMORY_CACHING", "0 or 1", "0, or 1 with SOFTNPU_MEMORY_CHECK",
              "1: every tensor is an allocation of the device, given back as soon as the streams that use it are done; slow"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.no_caching); }},

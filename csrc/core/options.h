@@ -15,14 +15,18 @@
 namespace torch_npu {
 
 struct Options {
-  std::string library_path;      // TORCH_NPU_LIBRARY_PATH
-  std::string cann_home;         // ASCEND_HOME_PATH, else ASCEND_TOOLKIT_HOME
-  std::string custom_op_path;    // ASCEND_CUSTOM_OPP_PATH
-  std::string allocator;         // PYTORCH_NPU_ALLOC_CONF
-  bool no_caching = false;       // PYTORCH_NO_NPU_MEMORY_CACHING
-  bool launch_blocking = false;  // ASCEND_LAUNCH_BLOCKING=1 or TASK_QUEUE_ENABLE=0
-  bool debug = false;            // TORCH_NPU_DEBUG
-  bool strict_fallback = false;  // TORCH_NPU_STRICT_FALLBACK; only the initial value of the switch in aten/fallback.h
+  std::string library_path;            // TORCH_NPU_LIBRARY_PATH
+  std::string cann_home;               // ASCEND_HOME_PATH, else ASCEND_TOOLKIT_HOME
+  std::string custom_op_path;          // ASCEND_CUSTOM_OPP_PATH
+  std::string allocator;               // PYTORCH_NPU_ALLOC_CONF
+  std::string shared_allocator;        // PYTORCH_ALLOC_CONF
+  bool oom_snapshot = false;           // OOM_SNAPSHOT_ENABLE is 1 or 2
+  bool oom_history = false;            // OOM_SNAPSHOT_ENABLE is 1
+  std::string oom_snapshot_dir = ".";  // OOM_SNAPSHOT_PATH
+  bool no_caching = false;             // PYTORCH_NO_NPU_MEMORY_CACHING
+  bool launch_blocking = false;        // ASCEND_LAUNCH_BLOCKING=1 or TASK_QUEUE_ENABLE=0
+  bool debug = false;                  // TORCH_NPU_DEBUG
+  bool strict_fallback = false;        // TORCH_NPU_STRICT_FALLBACK; only the initial value of the switch in aten/fallback.h
   // The start of what torch.npu.debug switches; expressions are checked there.
   std::string force_fallback;                   // TORCH_NPU_FORCE_FALLBACK
   std::string compare;                          // TORCH_NPU_COMPARE

@@ -1,6 +1,5 @@
 #include "core/uncached_memory.h"
 
-#include <c10/core/AllocatorConfig.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "acl/softnpu.h"
 #include "acl/symbol.h"
 #include "core/options.h"
+#include "core/out_of_memory.h"
 
 namespace torch_npu {
 
@@ -18,7 +18,6 @@ constinit std::atomic<bool> detail::memory_is_uncached{false};
 
 namespace {
 
-using c10::CachingAllocator::format_size;
 using c10::CachingAllocator::StatArray;
 
 constexpr size_t kMostSmall = 1 << 20;
@@ -114,11 +113,14 @@ UncachedMemory& UncachedMemory::of(c10::DeviceIndex device) {
   return *memory;
 }
 
+UncachedMemory* UncachedMemory::find(c10::DeviceIndex device) {
+  return memories[static_cast<size_t>(device)].load(std::memory_order_acquire);
+}
+
 UncachedMemory::Piece* UncachedMemory::allocate(size_t bytes, c10::StreamId id) {
-  TORCH_CHECK_WITH(OutOfMemoryError, bytes < kMostBytes, "NPU out of memory. Tried to allocate ", bytes,
-                   " bytes, which no device has.");
   LateErrors::get().raise();
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (bytes >= kMostBytes) out_of_memory(lock, bytes);
   collect_reached(/*wait=*/false);
   void* address = ask_device(bytes);
   if (address == nullptr) {
@@ -126,7 +128,7 @@ UncachedMemory::Piece* UncachedMemory::allocate(size_t bytes, c10::StreamId id) 
     collect_reached(/*wait=*/true);
     address = ask_device(bytes);
   }
-  if (address == nullptr) out_of_memory(bytes);
+  if (address == nullptr) out_of_memory(lock, bytes);
   for (StatArray* count : {&stats_.allocation, &stats_.segment, &stats_.active}) increase(*count, bytes, 1);
   for (StatArray* sum : {&stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes, &stats_.requested_bytes}) {
     increase(*sum, bytes, bytes);
@@ -222,18 +224,19 @@ void UncachedMemory::give_back(Piece* piece) noexcept {
   delete piece;
 }
 
-void UncachedMemory::out_of_memory(size_t bytes) {
+void UncachedMemory::out_of_memory(std::unique_lock<std::mutex>& lock, size_t bytes) {
   ++stats_.num_ooms;
   const auto [free, total] = device_memory(device_);
-  const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
-  const auto allocated = static_cast<size_t>(stats_.allocated_bytes[0].current);
-  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), allocated, reserved, npu_device(device_));
-  const std::string limit =
-      allowed_ == SIZE_MAX ? std::string() : c10::str(" ", format_size(allowed_), " are allowed for this process.");
-  TORCH_CHECK_WITH(OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", format_size(bytes), ". NPU ", int{device_},
-                   " has a total capacity of ", format_size(total), " of which ", format_size(free), " is free.", limit,
-                   " Of the memory of this process ", format_size(allocated), " is allocated by PyTorch, and ",
-                   format_size(reserved - allocated), " is reserved by PyTorch but unallocated. Memory is not cached.");
+  const OutOfMemory event{.device = device_,
+                          .requested = bytes,
+                          .total = total,
+                          .free = free,
+                          .allowed = allowed_,
+                          .allocated = static_cast<size_t>(stats_.allocated_bytes[0].current),
+                          .active = static_cast<size_t>(stats_.active_bytes[0].current),
+                          .reserved = static_cast<size_t>(stats_.reserved_bytes[0].current)};
+  lock.unlock();
+  throw_out_of_memory(event);
 }
 
 c10::CachingDeviceAllocator::DeviceStats UncachedMemory::stats() const {

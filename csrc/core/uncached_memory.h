@@ -6,9 +6,9 @@
 //   ...
 //   after_synchronize();                                    // else here at the latest
 //
-// In use with PYTORCH_NO_NPU_MEMORY_CACHING=1, and by itself where the device checks memory (SOFTNPU_MEMORY_CHECK), as a cache
-// would hide tensors from those checks. What a free finds out, such as a damaged red zone, cannot be thrown by a destructor: it
-// is kept, and thrown by the next allocation or synchronising call, or printed at exit.
+// In use with PYTORCH_NO_NPU_MEMORY_CACHING=1, after enable_caching(false), and by itself where the device checks memory
+// (SOFTNPU_MEMORY_CHECK), as a cache would hide tensors from those checks. What a free finds out, such as a damaged red zone,
+// cannot be thrown by a destructor: it is kept, and thrown by the next allocation or synchronising call, or printed at exit.
 //
 // Thread-safe, by one lock per device.
 #pragma once
@@ -36,6 +36,8 @@ class UncachedMemory {
   // Decided at the first call, which loads the device library.
   static bool is_in_use();
   static UncachedMemory& of(c10::DeviceIndex device);
+  // Null if it was never used.
+  static UncachedMemory* find(c10::DeviceIndex device);
 
   // As DeviceCache; see there.
   Piece* allocate(size_t bytes, c10::StreamId id);
@@ -65,7 +67,7 @@ class UncachedMemory {
   void wait_for(NPUStream stream, Piece* piece);
   void collect_reached(bool wait);
   void give_back(Piece* piece) noexcept;
-  [[noreturn]] void out_of_memory(size_t bytes);
+  [[noreturn]] void out_of_memory(std::unique_lock<std::mutex>& lock, size_t bytes);
 
   const c10::DeviceIndex device_;
   mutable std::mutex mutex_;

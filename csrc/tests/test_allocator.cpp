@@ -137,8 +137,9 @@ TEST_F(AllocatorTest, RunningOutIsReportedWithNumbersAndLeavesTheAllocatorUsable
     FAIL() << "400 MiB fitted on a device of 256 MiB";
   } catch (const c10::OutOfMemoryError& error) {
     const std::string text = error.what();
-    for (const char* part : {"NPU out of memory. Tried to allocate 400.00 MiB", "total capacity of 256.00 MiB",
-                             "50.00 MiB is allocated", "The device says: aclrtMalloc: cannot allocate"})
+    for (const char* part : {"NPU out of memory. Tried to allocate 400.00 MiB (NPU 0; 256.00 MiB total capacity; ",
+                             "50.00 MiB already allocated; 50.00 MiB current active; ", "50.00 MiB reserved in total by PyTorch",
+                             "The device says: aclrtMalloc: cannot allocate"})
       EXPECT_NE(text.find(part), std::string::npos) << text;
   }
   EXPECT_EQ(stats().num_ooms, 1);

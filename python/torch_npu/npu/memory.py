@@ -1,8 +1,29 @@
 """Memory of npu: what the caching allocator holds, has held and lets go. Numbers are bytes unless a name says otherwise."""
 
+import torch
+
 from .. import _C
-from ._lazy import _lazy_init, is_initialized
+from .._offer import no_op
+from ._lazy import _lazy_call, _lazy_init, is_initialized
+from ._memory_pool import (  # noqa: F401
+    MemPool,
+    NPUPluggableAllocator,
+    _get_current_allocator,
+    _NPUAllocator,
+    change_current_allocator,
+    get_allocator_backend,
+    use_mem_pool,
+)
+from ._memory_snapshot import (  # noqa: F401
+    _dump_snapshot,
+    _record_memory_history,
+    _snapshot,
+    _start_oom_snapshots,
+    memory_snapshot,
+)
+from ._memory_summary import summary
 from ._utils import _get_device_index
+from .streams import ExternalStream, current_stream, default_stream
 
 
 def empty_cache():
@@ -84,8 +105,72 @@ def get_per_process_memory_fraction(device=None):
     return _C._npu_get_memory_fraction(_get_device_index(device, optional=True))
 
 
-def get_allocator_backend():
-    return "native"
+def memory_summary(device=None, abbreviated=False):
+    """The statistics as a table to print; abbreviated leaves the single pools out."""
+    index = _get_device_index(device, optional=True)
+    return summary(index, memory_stats_as_nested_dict(index), abbreviated)
+
+
+def caching_allocator_alloc(size, device=None, stream=None):
+    """The address of `size` bytes for other libraries, until caching_allocator_delete. stream: a Stream or its npu_stream; None
+    for the current one of the device."""
+    if not isinstance(size, int) or size < 0:
+        raise ValueError(f"size must be a whole number of bytes from 0, but is {size!r}")
+    _lazy_init()
+    index = _get_device_index(device, optional=True)
+    return _C._npu_caching_allocator_raw_alloc(size, _stream_id(stream, index), index)
+
+
+def _stream_id(stream, index):
+    current = current_stream(index)
+    if stream is None or (isinstance(stream, int) and stream == current.npu_stream):
+        return current.stream_id
+    if isinstance(stream, int):
+        return ExternalStream(stream, device=index).stream_id if stream else default_stream(index).stream_id
+    if not isinstance(stream, torch.Stream):
+        raise TypeError(f"stream must be a torch.npu.Stream or the int of its npu_stream, but is {type(stream).__name__}")
+    if stream.device != torch.device("npu", index):
+        raise ValueError(f"the stream is of {stream.device}, but the memory is of npu:{index}")
+    return stream.stream_id
+
+
+def caching_allocator_delete(mem_ptr):
+    """Frees what caching_allocator_alloc gave."""
+    _C._npu_caching_allocator_raw_delete(mem_ptr)
+
+
+def caching_allocator_enable(value=True):
+    """False: every tensor from now on is an allocation of the device, outside of the statistics."""
+    if not isinstance(value, bool):
+        raise TypeError(f"value must be True or False, but is {value!r}")
+    _C._npu_caching_allocator_enable(value)
+
+
+def _set_allocator_settings(env):
+    """As PYTORCH_NPU_ALLOC_CONF, from now on; what it does not name has its default."""
+    _C._npu_set_allocator_settings(env)
+
+
+@no_op("no virtual addresses are reserved: segments do not expand")
+def empty_virt_addr_cache(): ...
+
+
+def host_memory_stats_as_nested_dict():
+    """Statistics of pinned host memory."""
+    return _C._npu_host_memory_stats()
+
+
+def host_memory_stats():
+    """The same in one flat dictionary, with names such as "active_bytes.current"."""
+    return dict(sorted(_flat("", host_memory_stats_as_nested_dict())))
+
+
+def reset_accumulated_host_memory_stats():
+    _C._npu_reset_accumulated_host_memory_stats()
+
+
+def reset_peak_host_memory_stats():
+    _C._npu_reset_peak_host_memory_stats()
 
 
 # Older names of the same.
@@ -95,45 +180,4 @@ reset_max_memory_allocated = reset_peak_memory_stats
 reset_max_memory_cached = reset_peak_memory_stats
 
 
-_SIZES = {
-    "allocated_bytes": "Allocated memory",
-    "active_bytes": "Active memory",
-    "requested_bytes": "Requested memory",
-    "reserved_bytes": "Reserved memory",
-    "inactive_split_bytes": "Non-releasable memory",
-}
-_COUNTS = {
-    "allocation": "Allocations",
-    "active": "Active allocations",
-    "segment": "Segments",
-    "inactive_split": "Non-releasable blocks",
-}
-_POOLS = {"all": "", "large_pool": "  large pool", "small_pool": "  small pool"}
-_MOMENTS = {"current": "now", "peak": "peak", "allocated": "total taken", "freed": "total freed"}
-
-
-def memory_summary(device=None, abbreviated=False):
-    """The statistics as a table to print; abbreviated leaves the single pools out."""
-    index = _get_device_index(device, optional=True)
-    stats = memory_stats_as_nested_dict(index)
-    pools = ["all"] if abbreviated else list(_POOLS)
-    rows = [["", *_MOMENTS.values()]]
-    for names, show in ((_SIZES, _show_size), (_COUNTS, str)):
-        for stat, title in names.items():
-            rows += [[_POOLS[pool] or title, *(show(stats[stat][pool][moment]) for moment in _MOMENTS)] for pool in pools]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        " | ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    ]
-    lines.insert(1, "-+-".join("-" * width for width in widths))
-    head = f"Memory of npu:{index}: {stats['num_ooms']} times out of memory, {stats['num_alloc_retries']} retries"
-    return "\n".join([head, *lines]) + "\n"
-
-
-def _show_size(size):
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
-            return f"{size:.1f} {unit}" if unit != "B" else f"{size} B"
-        size /= 1024
-    return f"{size:.1f} TiB"
+_lazy_call(_start_oom_snapshots)

@@ -1,0 +1,60 @@
+#include "core/memory_pool.h"
+
+#include "bindings/bind.h"
+#include "core/device.h"
+
+namespace torch_npu::bindings {
+namespace {
+
+namespace py = pybind11;
+
+// Who frees memory may wait for streams, and those for Python.
+struct DeleteWithoutGil {
+  template <typename Object>
+  void operator()(Object* object) const {
+    const py::gil_scoped_release no_gil;
+    delete object;
+  }
+};
+
+template <typename Object>
+using Owner = std::unique_ptr<Object, DeleteWithoutGil>;
+
+// Functions of the user, or null for the allocator of torch_npu.
+struct PyAllocator {
+  const AllocatorFunctions* functions = nullptr;
+};
+
+// Leaked: memory may outlive every Python object.
+const AllocatorFunctions* make_allocator(uintptr_t allocate, uintptr_t free) {
+  TORCH_CHECK_VALUE(allocate != 0 && free != 0, "an allocator needs a function that allocates and one that frees");
+  return new AllocatorFunctions{reinterpret_cast<decltype(AllocatorFunctions::allocate)>(allocate),
+                                reinterpret_cast<decltype(AllocatorFunctions::free)>(free)};
+}
+
+}  // namespace
+
+void bind_memory_pool(py::module_& module) {
+  py::class_<PyAllocator>(module, "_npu_NPUAllocator").def_property_readonly("name", [](const PyAllocator& allocator) {
+    return allocator.functions != nullptr ? "pluggable" : "native";
+  });
+  module.def("_npu_customAllocator",
+             [](uintptr_t allocate, uintptr_t free) { return PyAllocator{make_allocator(allocate, free)}; });
+  module.def("_npu_getAllocator", [] { return PyAllocator{plugged_allocator()}; });
+  module.def("_npu_changeCurrentAllocator", [](const PyAllocator& allocator) {
+    if (allocator.functions != nullptr) use_allocator(allocator.functions);
+  });
+
+  py::class_<MemoryPool, Owner<MemoryPool>>(module, "_MemPool")
+      .def(py::init([](const PyAllocator* allocator) {
+             return Owner<MemoryPool>(new MemoryPool(allocator != nullptr ? allocator->functions : nullptr));
+           }),
+           py::arg("allocator") = nullptr)
+      .def_property_readonly("id", &MemoryPool::id)
+      .def("use_count", &MemoryPool::use_count);
+  py::class_<UsePool, Owner<UsePool>>(module, "_UsePool").def(py::init([](const MemoryPool& pool, int64_t device) {
+    return Owner<UsePool>(new UsePool(pool, checked_device(device)));
+  }));
+}
+
+}  // namespace torch_npu::bindings

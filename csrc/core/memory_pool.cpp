@@ -1,0 +1,62 @@
+#include "core/memory_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "core/allocator.h"
+#include "core/device_cache.h"
+
+namespace torch_npu {
+namespace {
+
+struct Use {
+  c10::DeviceIndex device;
+  c10::MempoolId_t pool;
+
+  bool operator==(const Use&) const = default;
+};
+
+thread_local std::vector<Use> uses;  // the innermost last
+
+c10::MempoolId_t new_id() {
+  static std::atomic<c10::CaptureId_t> last{0};
+  return {0, ++last};
+}
+
+}  // namespace
+
+MemoryPool::MemoryPool(const AllocatorFunctions* source) : id_(new_id()), source_(source), device_(current_device()) {
+  device_cache(device_).retain_pool(id_, source_);
+}
+
+MemoryPool::~MemoryPool() {
+  if (is_in_bad_fork()) return;
+  try {
+    device_cache(device_).release_pool(id_);
+  } catch (const std::exception& error) {
+    TORCH_WARN("a memory pool of npu could not be given back: ", error.what());
+  }
+}
+
+size_t MemoryPool::use_count() const { return device_cache(device_).pool_use_count(id_); }
+
+UsePool::UsePool(const MemoryPool& pool, c10::DeviceIndex device) : id_(pool.id()), device_(device) {
+  device_cache(device_).retain_pool(id_, pool.source());
+  uses.push_back({device_, id_});
+  ++detail::allocation_watchers;
+}
+
+UsePool::~UsePool() {
+  --detail::allocation_watchers;
+  const auto use = std::find(uses.rbegin(), uses.rend(), Use{device_, id_});
+  if (use != uses.rend()) uses.erase(std::next(use).base());
+  device_cache(device_).release_pool(id_);
+}
+
+c10::MempoolId_t current_pool(c10::DeviceIndex device) {
+  const auto use = std::find_if(uses.rbegin(), uses.rend(), [&](const Use& one) { return one.device == device; });
+  return use != uses.rend() ? use->pool : c10::MempoolId_t{0, 0};
+}
+
+}  // namespace torch_npu
