@@ -68,20 +68,14 @@ py::dict memory_stats(int64_t device) {
   return dict;
 }
 
-// Nested as torch.cuda.host_memory_stats_as_nested_dict gives it. Older versions of torch count under other names.
-template <typename Stats>
-py::dict show_host(const Stats& stats) {
+// Nested as torch.cuda.host_memory_stats_as_nested_dict gives it.
+py::dict host_memory_stats() {
+  const at::HostStats stats = getNPUHostAllocator()->get_stats();
   py::dict dict;
-  if constexpr (requires { stats.active_requests; }) {
-    dict["allocations"] = show(stats.allocations);
-    dict["active_requests"] = show(stats.active_requests);
-    dict["active_bytes"] = show(stats.active_bytes);
-  } else {
-    dict["allocations"] = show(stats.segment);
-    dict["active_requests"] = show(stats.allocation);
-    dict["active_bytes"] = show(stats.allocated_bytes);
-  }
+  dict["allocations"] = show(stats.allocations);
   dict["allocated_bytes"] = show(stats.allocated_bytes);
+  dict["active_requests"] = show(stats.active_requests);
+  dict["active_bytes"] = show(stats.active_bytes);
   dict["host_alloc_time"] = show(stats.host_alloc_time);
   dict["host_free_time"] = show(stats.host_free_time);
   dict["num_host_alloc"] = stats.num_host_alloc;
@@ -104,7 +98,7 @@ void bind_memory(py::module_& module) {
   module.def("_npu_get_memory_fraction", [](int64_t device) { return memory_fraction(checked_device(device)); });
   module.def(
       "_npu_host_empty_cache", [] { getNPUHostAllocator()->empty_cache(); }, ReleaseGil());
-  module.def("_npu_host_memory_stats", [] { return show_host(getNPUHostAllocator()->get_stats()); });
+  module.def("_npu_host_memory_stats", host_memory_stats);
   module.def("_npu_reset_accumulated_host_memory_stats", [] { getNPUHostAllocator()->reset_accumulated_stats(); });
   module.def("_npu_reset_peak_host_memory_stats", [] { getNPUHostAllocator()->reset_peak_stats(); });
   module.def(

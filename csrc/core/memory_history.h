@@ -37,7 +37,7 @@ C10_EXPORT bool records_memory_history();
 namespace detail {
 
 // How many reasons there are to look closer at allocations: the history, and threads that use a pool.
-C10_EXPORT extern constinit std::atomic<uint32_t> allocation_watchers;
+extern constinit std::atomic<uint32_t> allocation_watchers;
 
 }  // namespace detail
 

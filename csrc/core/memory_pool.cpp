@@ -24,20 +24,23 @@ c10::MempoolId_t new_id() {
   return {0, ++last};
 }
 
+// The last one gives memory back, which may fail as the work of its streams did.
+void release(c10::DeviceIndex device, c10::MempoolId_t id) noexcept {
+  if (is_in_bad_fork()) return;
+  try {
+    device_cache(device).release_pool(id);
+  } catch (const std::exception& error) {
+    TORCH_WARN("a memory pool of npu was not given back: ", error.what());
+  }
+}
+
 }  // namespace
 
 MemoryPool::MemoryPool(const AllocatorFunctions* source) : id_(new_id()), source_(source), device_(current_device()) {
   device_cache(device_).retain_pool(id_, source_);
 }
 
-MemoryPool::~MemoryPool() {
-  if (is_in_bad_fork()) return;
-  try {
-    device_cache(device_).release_pool(id_);
-  } catch (const std::exception& error) {
-    TORCH_WARN("a memory pool of npu could not be given back: ", error.what());
-  }
-}
+MemoryPool::~MemoryPool() { release(device_, id_); }
 
 size_t MemoryPool::use_count() const { return device_cache(device_).pool_use_count(id_); }
 
@@ -51,7 +54,7 @@ UsePool::~UsePool() {
   --detail::allocation_watchers;
   const auto use = std::find(uses.rbegin(), uses.rend(), Use{device_, id_});
   if (use != uses.rend()) uses.erase(std::next(use).base());
-  device_cache(device_).release_pool(id_);
+  release(device_, id_);
 }
 
 c10::MempoolId_t current_pool(c10::DeviceIndex device) {
