@@ -9,6 +9,7 @@
 
 #include "acl/softnpu.h"
 #include "acl/symbol.h"
+#include "core/allocator_settings.h"
 #include "core/options.h"
 #include "core/out_of_memory.h"
 
@@ -107,7 +108,9 @@ UncachedMemory& UncachedMemory::of(c10::DeviceIndex device) {
   const std::lock_guard lock(mutex);
   if (UncachedMemory* memory = slot.load(std::memory_order_acquire)) return *memory;
   LateErrors::get();
+  read_allocator_environment();
   auto* memory = new UncachedMemory(device);
+  if (initial_memory_fraction() < 1) memory->set_fraction(initial_memory_fraction());
   slot.store(memory, std::memory_order_release);
   detail::memory_is_uncached.store(true, std::memory_order_relaxed);
   return *memory;
