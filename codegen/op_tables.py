@@ -127,7 +127,7 @@ class PluginOp:
         return self.group is not None and self.group.structured
 
 
-CONSTANTS = {"cube_math_type": Type("int8")}
+CONSTANTS = {"cube_math_type": Type("int8"), "conv_math_type": Type("int8")}
 FAST_RULES = ("promote", "same", "truth", "floating")
 SHAPE_RULES = ("broadcast", "same")  # every tensor broadcasts to the outputs; every tensor has the shape of the first output
 

@@ -94,7 +94,7 @@ auto transpose2d(const at::Tensor& self, const at::Tensor& weight, const Optiona
                  Sizes output_padding, Sizes dilation) {
   return [=, &self, &weight, &bias](const at::Tensor& out) {
     call::aclnnConvolution(self.dim() == 3 ? self.unsqueeze(0) : self, weight, bias, stride, padding, dilation,
-                           /*transposed=*/true, output_padding, /*groups=*/1, out, cube_math_type());
+                           /*transposed=*/true, output_padding, /*groups=*/1, out, conv_math_type());
   };
 }
 

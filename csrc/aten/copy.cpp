@@ -18,6 +18,7 @@
 #include "core/event.h"
 #include "core/host_allocator.h"
 #include "core/stream.h"
+#include "core/sync_debug.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
@@ -55,6 +56,7 @@ void move_bytes(const at::Tensor& dst, const at::Tensor& src, bool non_blocking)
     record_host_memory(host, stream);
     return;
   }
+  report_sync("aten::copy_", non_blocking ? "the memory of the host is not pinned" : "the copy is not asked to be non_blocking");
   stream.synchronize();
   ACL_CALL(aclrtMemcpy, dst.mutable_data_ptr(), bytes, src.const_data_ptr(), bytes, kind);
 }
@@ -142,6 +144,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported");
   const DeviceScope scope(self);
+  report_sync("aten::_local_scalar_dense", "item(), bool(), int() and float() need the value on the host");
   getCurrentNPUStream().synchronize();
   alignas(16) char bytes[16];
   ACL_CALL(aclrtMemcpy, bytes, sizeof(bytes), self.const_data_ptr(), self.itemsize(), ACL_MEMCPY_DEVICE_TO_HOST);

@@ -10,13 +10,17 @@
 #include "aten/allocate.h"
 #include "aten/device_scope.h"
 #include "core/stream.h"
+#include "core/sync_debug.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
 namespace {
 
 // The device waits without an end; this wait can be interrupted.
-void wait_for_inputs() { getCurrentNPUStream().synchronize(); }
+void wait_for_inputs(const char* op) {
+  report_sync(op, "only the device knows the size of its result");
+  getCurrentNPUStream().synchronize();
+}
 
 at::Tensor compact(at::Tensor tensor) {
   constexpr size_t kNotWorthIt = 4096;
@@ -28,7 +32,7 @@ at::Tensor nonzero(const at::Tensor& self) {
   const DeviceScope scope(self);
   const at::Tensor out = empty({self.numel(), self.dim()}, at::kLong);
   if (self.numel() > 0) {
-    wait_for_inputs();
+    wait_for_inputs("aten::nonzero");
     call::aclnnNonzero(self, out);
   }
   const at::Tensor columns = empty({out.size(1), out.size(0)}, at::kLong);  // as on the CPU, a coordinate's values lie together
@@ -73,7 +77,7 @@ at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
   const int64_t most = c10::multiply_integers(at::infer_size_dimvector(self.sizes(), mask.sizes()));
   const at::Tensor out = empty({most}, self.dtype());
   if (most > 0) {
-    wait_for_inputs();
+    wait_for_inputs("aten::masked_select");
     call::aclnnMaskedSelect(self, mask, out);
   }
   return compact(out);
@@ -91,14 +95,14 @@ at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at
 
 // Of all elements; `find` fills values, inverse and counts, the last two only where they were asked for.
 template <class Find>
-std::tuple<at::Tensor, at::Tensor, at::Tensor> unique_elements(const at::Tensor& self, bool return_inverse, bool return_counts,
-                                                               Find find) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> unique_elements(const char* op, const at::Tensor& self, bool return_inverse,
+                                                               bool return_counts, Find find) {
   const DeviceScope scope(self);
   const at::Tensor values = empty({self.numel()}, self.dtype());
   const at::Tensor inverse = return_inverse ? empty(self.sizes(), at::kLong) : empty({0}, at::kLong);
   const at::Tensor counts = empty({return_counts ? self.numel() : 0}, at::kLong);
   if (self.numel() > 0) {
-    wait_for_inputs();
+    wait_for_inputs(op);
     find(values, inverse, counts);
   }
   return {compact(values), inverse, compact(counts)};
@@ -109,7 +113,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> unique2(const at::Tensor& self, b
   const auto find = [&](const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
     call::aclnnUnique2(self, sorted, return_inverse, return_counts, values, inverse, counts);
   };
-  return unique_elements(self, return_inverse, return_counts, find);
+  return unique_elements("aten::_unique2", self, return_inverse, return_counts, find);
 }
 
 std::tuple<at::Tensor, at::Tensor> unique(const at::Tensor& self, bool sorted, bool return_inverse) {
@@ -117,7 +121,7 @@ std::tuple<at::Tensor, at::Tensor> unique(const at::Tensor& self, bool sorted, b
   const at::Tensor values = empty({self.numel()}, self.dtype());
   const at::Tensor inverse = return_inverse ? empty(self.sizes(), at::kLong) : empty({0}, at::kLong);
   if (self.numel() > 0) {
-    wait_for_inputs();
+    wait_for_inputs("aten::_unique");
     call::aclnnUnique(self, sorted, return_inverse, values, inverse);
   }
   return {compact(values), inverse};
@@ -128,7 +132,7 @@ using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 // Slices along `dim`: run(moved, values, inverse, counts) with `dim` moved to the front, where it stays in memory, and room for
 // all of them. CPU gives all three, whatever was asked for.
 template <class Run>
-ThreeTensors unique_slices(const at::Tensor& self, int64_t dim, Run run) {
+ThreeTensors unique_slices(const char* op, const at::Tensor& self, int64_t dim, Run run) {
   dim = at::maybe_wrap_dim(dim, self.dim());
   const auto empty_dims = std::count(self.sizes().begin(), self.sizes().end(), 0);
   const int64_t slices = self.dim() == 0 ? 1 : self.size(dim);
@@ -139,7 +143,7 @@ ThreeTensors unique_slices(const at::Tensor& self, int64_t dim, Run run) {
   const at::Tensor moved = self.movedim(dim, 0), values = empty(moved.sizes(), self.dtype());
   const at::Tensor inverse = empty({slices}, at::kLong), counts = empty({slices}, at::kLong);
   if (slices > 0) {
-    wait_for_inputs();
+    wait_for_inputs(op);
     run(moved, values, inverse, counts);
   }
   return {compact(values).movedim(0, dim), inverse, compact(counts)};
@@ -149,14 +153,14 @@ ThreeTensors unique_dim(const at::Tensor& self, int64_t dim, bool sorted, bool /
   const auto run = [&](const at::Tensor& moved, const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
     call::aclnnUniqueDim(moved, sorted, /*returnInverse=*/true, /*dim=*/0, values, inverse, counts);
   };
-  return unique_slices(self, dim, run);
+  return unique_slices("aten::unique_dim", self, dim, run);
 }
 
 ThreeTensors unique_dim_consecutive(const at::Tensor& self, int64_t dim, bool /*return_inverse*/, bool /*return_counts*/) {
   const auto run = [&](const at::Tensor& moved, const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
     call::aclnnUniqueConsecutive(moved, /*returnInverse=*/true, /*returnCounts=*/true, /*dim=*/0, values, inverse, counts);
   };
-  return unique_slices(self, dim, run);
+  return unique_slices("aten::unique_dim_consecutive", self, dim, run);
 }
 
 ThreeTensors unique_consecutive(const at::Tensor& self, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
@@ -164,7 +168,7 @@ ThreeTensors unique_consecutive(const at::Tensor& self, bool return_inverse, boo
   const auto find = [&](const at::Tensor& values, const at::Tensor& inverse, const at::Tensor& counts) {
     call::aclnnSoftUniqueConsecutive(self, return_inverse, return_counts, values, inverse, counts);
   };
-  return unique_elements(self, return_inverse, return_counts, find);
+  return unique_elements("aten::unique_consecutive", self, return_inverse, return_counts, find);
 }
 
 at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, int64_t minlength) {

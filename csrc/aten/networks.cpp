@@ -28,7 +28,7 @@ ThreeTensors convolution_backward(const at::Tensor& grad_output, const at::Tenso
   for (size_t index = 0; index < 3; ++index) outputs[index].wanted = output_mask[index];
   auto [grad_input, grad_weight, grad_bias] = allocate(outputs);
   call::aclnnConvolutionBackward(grad_output, input, weight, at::IntArrayRef{channels}, stride, padding, dilation, transposed,
-                                 output_padding, static_cast<int32_t>(groups), output_mask, cube_math_type(), grad_input,
+                                 output_padding, static_cast<int32_t>(groups), output_mask, conv_math_type(), grad_input,
                                  grad_weight, grad_bias);
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }

@@ -19,6 +19,7 @@ void bind_memory(pybind11::module_& module);
 void bind_memory_pool(pybind11::module_& module);
 void bind_memory_snapshot(pybind11::module_& module);
 void bind_stream(pybind11::module_& module);
+void bind_controls(pybind11::module_& module);
 void bind_settings(pybind11::module_& module);
 
 // Runs what Python does on the signals that came, on the main thread, and throws what that raises; see core/wait.h.

@@ -37,8 +37,8 @@ std::string show(const DeviceProperties& properties) {
 }  // namespace
 
 void bind_device(py::module_& module) {
-  py::class_<DeviceProperties>(module, "_NPUDeviceProperties")
-      .def_readonly("name", &DeviceProperties::name)
+  py::class_<DeviceProperties> properties(module, "_NPUDeviceProperties");
+  properties.def_readonly("name", &DeviceProperties::name)
       .def_readonly("total_memory", &DeviceProperties::total_memory)
       .def_readonly("multi_processor_count", &DeviceProperties::cube_core_num)
       .def_readonly("cube_core_num", &DeviceProperties::cube_core_num)
@@ -46,6 +46,11 @@ void bind_device(py::module_& module) {
       .def_readonly("L2_cache_size", &DeviceProperties::l2_cache_size)
       .def_readonly("uuid", &DeviceProperties::uuid)
       .def("__repr__", show);
+  // What is known of a CUDA device alone.
+  for (const char* name : {"major", "minor", "is_multi_gpu_board", "is_integrated", "max_threads_per_multi_processor",
+                           "warp_size", "regs_per_multiprocessor", "gcnArchName"}) {
+    properties.def_property_readonly(name, [](const DeviceProperties&) { return py::none(); });
+  }
 
   module.def("_npu_init", init);
   module.def("_npu_is_initialized", is_initialized);

@@ -9,6 +9,7 @@ PYBIND11_MODULE(_C, module) {
   torch_npu::bindings::bind_memory_pool(module);
   torch_npu::bindings::bind_memory_snapshot(module);
   torch_npu::bindings::bind_stream(module);
+  torch_npu::bindings::bind_controls(module);
   torch_npu::bindings::bind_settings(module);
   torch_npu::set_python_location(torch_npu::bindings::python_location);
   torch_npu::set_interrupt_check(torch_npu::bindings::check_signals);

@@ -1,7 +1,9 @@
 #include "core/stream.h"
 
 #include "bindings/bind.h"
+#include "core/controls.h"
 #include "core/event.h"
+#include "core/own_event.h"
 
 namespace torch_npu::bindings {
 namespace {
@@ -29,6 +31,29 @@ double event_elapsed_time(uintptr_t start, uintptr_t end) {
   return elapsed_ms(*reinterpret_cast<const PooledEvent*>(start), *reinterpret_cast<const PooledEvent*>(end));
 }
 
+uint64_t recorded_time(uintptr_t event) {
+  TORCH_CHECK(event != 0, "the event must be recorded before its time can be told");
+  return event_time(*reinterpret_cast<const PooledEvent*>(event));
+}
+
+void bind_own_event(py::module_& module) {
+  py::class_<OwnEvent>(module, "_NPUOwnEvent")
+      .def(py::init([](bool resettable, int64_t device) {
+        return OwnEvent(resettable ? OwnEvent::Kind::kResettable : OwnEvent::Kind::kShared, checked_device(device));
+      }))
+      .def_static("open", [](const py::bytes& handle, int64_t device) { return OwnEvent::open(handle, checked_device(device)); })
+      .def("record",
+           [](const OwnEvent& event, int64_t id, int64_t device, int64_t type) { event.record(unpack(id, device, type)); })
+      .def("block",
+           [](const OwnEvent& event, int64_t id, int64_t device, int64_t type) { event.block(unpack(id, device, type)); })
+      .def("reset",
+           [](const OwnEvent& event, int64_t id, int64_t device, int64_t type) { event.reset(unpack(id, device, type)); })
+      .def("query", &OwnEvent::query)
+      .def("synchronize", &OwnEvent::synchronize, ReleaseGil())
+      .def("handle", [](const OwnEvent& event) { return py::bytes(event.handle()); })
+      .def_property_readonly("address", [](const OwnEvent& event) { return reinterpret_cast<uintptr_t>(event.event()); });
+}
+
 }  // namespace
 
 void bind_stream(py::module_& module) {
@@ -41,6 +66,16 @@ void bind_stream(py::module_& module) {
   module.def("_npu_stream_priority",
              [](int64_t id, int64_t device, int64_t type) { return unpack(id, device, type).priority(); });
   module.def("_npu_event_elapsed_time", event_elapsed_time);
+  module.def("_npu_event_recorded_time", recorded_time);
+  bind_own_event(module);
+  module.def("_npu_stream_core_limit", [](int64_t id, int64_t device, int64_t type, bool vector) {
+    return core_limit(unpack(id, device, type), vector ? Core::kVector : Core::kCube);
+  });
+  module.def("_npu_set_stream_core_limit", [](int64_t id, int64_t device, int64_t type, bool vector, uint32_t count) {
+    set_core_limit(unpack(id, device, type), vector ? Core::kVector : Core::kCube, count);
+  });
+  module.def("_npu_reset_stream_core_limits",
+             [](int64_t id, int64_t device, int64_t type) { reset_core_limits(unpack(id, device, type)); });
   module.def("_npu_external_stream", [](uintptr_t handle, int64_t device) {
     return pack(externalStream(reinterpret_cast<aclrtStream>(handle), checked_device(device)));
   });

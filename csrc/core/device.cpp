@@ -87,7 +87,7 @@ void detail::refuse_device(int64_t index) {
   TORCH_CHECK(count > 0, "there is no NPU in this process: the device library ", acl::library_info().path,
               " reports no device. ASCEND_RT_VISIBLE_DEVICES may hide them.");
   TORCH_CHECK(false, "invalid device npu:", index, ": this process has ", count, count == 1 ? " NPU" : " NPUs", ", npu:0",
-              count == 1 ? "" : c10::str(" to npu:", count - 1), ".");
+              count == 1 ? "" : c10::str(" to npu:", count - 1), ". ASCEND_RT_VISIBLE_DEVICES says which ones it may use.");
 }
 
 void detail::bind_current_device() {

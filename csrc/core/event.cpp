@@ -85,4 +85,11 @@ double elapsed_ms(const PooledEvent& start, const PooledEvent& end) {
   return milliseconds;
 }
 
+uint64_t event_time(const PooledEvent& event) {
+  const BoundDevice bound(event.device);
+  uint64_t microseconds = 0;
+  ACL_CALL(aclrtEventGetTimestamp, event.handle, &microseconds);
+  return microseconds;
+}
+
 }  // namespace torch_npu

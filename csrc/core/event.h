@@ -31,6 +31,8 @@ C10_EXPORT bool event_reached(const PooledEvent& event);
 C10_EXPORT void synchronize_event(const PooledEvent& event);
 // Milliseconds from `start` to `end`; throws unless both have timing and are reached.
 C10_EXPORT double elapsed_ms(const PooledEvent& start, const PooledEvent& end);
+// Microseconds of the device's clock at the mark; throws unless the event has timing and is reached.
+C10_EXPORT uint64_t event_time(const PooledEvent& event);
 
 // Movable owner of a pooled event. Not thread-safe.
 class NPUEvent {

@@ -4,6 +4,7 @@
 
 #include "core/allocator.h"
 #include "core/event.h"
+#include "core/sync_debug.h"
 
 namespace torch_npu {
 namespace {
@@ -60,7 +61,10 @@ void* NPUGuardImpl::getStreamNativeHandle(c10::Stream stream) const { return NPU
 
 bool NPUGuardImpl::queryStream(const c10::Stream& stream) const { return NPUStream(stream).query(); }
 
-void NPUGuardImpl::synchronizeStream(const c10::Stream& stream) const { NPUStream(stream).synchronize(); }
+void NPUGuardImpl::synchronizeStream(const c10::Stream& stream) const {
+  report_sync("Stream.synchronize()", "that is what it is for");
+  NPUStream(stream).synchronize();
+}
 
 void NPUGuardImpl::record(void** event, const c10::Stream& stream, c10::DeviceIndex device, c10::EventFlag flag) const {
   TORCH_CHECK(device == -1 || device == stream.device_index(), "an event of npu:", device, " cannot be recorded on a stream of ",

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <array>
+#include <charconv>
 #include <cstdlib>
 
 namespace torch_npu {
@@ -29,6 +30,17 @@ bool parse_oom_snapshot(std::string_view value, Options& options) {
   if (value != "0" && value != "1" && value != "2") return false;
   options.oom_snapshot = value != "0";
   options.oom_history = value == "1";
+  return true;
+}
+
+bool parse_version(std::string_view value, std::optional<std::pair<int, int>>& out) {
+  const char* const end = value.data() + value.size();
+  unsigned major = 0, minor = 0;
+  const auto [dot, bad_major] = std::from_chars(value.data(), end, major);
+  if (bad_major != std::errc() || dot == end || *dot != '.') return false;
+  const auto [rest, bad_minor] = std::from_chars(dot + 1, end, minor);
+  if (bad_minor != std::errc() || rest != end) return false;
+  out = {static_cast<int>(major), static_cast<int>(minor)};
   return true;
 }
 
@@ -77,6 +89,9 @@ constexpr std::array kSettings = {
         [](std::string_view value, Options& o) { return parse_switch(value, o.debug); }},
     Setting{{"TORCH_NPU_STRICT_FALLBACK", "0 or 1", "0", "1: an operator that would run on the CPU instead is an error"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.strict_fallback); }},
+    Setting{{"TORCH_NPU_DEVICE_CAPABILITY", "two numbers such as 9.0", "none",
+             "what torch.npu.get_device_capability() answers, for programs that choose by it"},
+            [](std::string_view value, Options& o) { return parse_version(value, o.device_capability); }},
     Setting{{"TORCH_NPU_FORCE_FALLBACK", "a regular expression on names of operators; see debugging.md", "none",
              "operators that run on the CPU although npu has them"},
             [](std::string_view value, Options& o) { return parse_text(value, o.force_fallback); }},

@@ -8,9 +8,11 @@
 
 #include <c10/macros/Export.h>
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace torch_npu {
 
@@ -33,6 +35,8 @@ struct Options {
   bool compare_raise = false;                   // TORCH_NPU_COMPARE_RAISE
   std::string compare_dir = "npu_differences";  // TORCH_NPU_COMPARE_DIR
   std::string print_ops;                        // TORCH_NPU_PRINT_OPS
+
+  std::optional<std::pair<int, int>> device_capability;  // TORCH_NPU_DEVICE_CAPABILITY
 };
 
 // Thread-safe; the reference stays valid until the process ends.
