@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch_npu.npu import _soc
 
 
 def test_there_are_devices():
@@ -130,3 +131,118 @@ def test_a_data_loader_with_workers_and_pinned_memory_feeds_the_device():
     batches = [batch for (batch,) in loader]
     assert all(batch.is_pinned() for batch in batches)
     assert [batch.to("npu", non_blocking=True).sum().item() for batch in batches] == [6.0, 22.0]
+
+
+def test_properties_have_what_programs_for_cuda_read():
+    properties = torch.npu.get_device_properties()
+    assert properties.cube_core_num > 0
+    assert properties.vector_core_num > 0
+    assert properties.L2_cache_size > 0
+    assert properties.multi_processor_count == properties.cube_core_num
+    placeholders = ["major", "minor", "is_multi_gpu_board", "is_integrated", "warp_size", "gcnArchName"]
+    for name in [*placeholders, "max_threads_per_multi_processor", "regs_per_multiprocessor"]:
+        assert getattr(properties, name) is None
+
+
+def test_a_device_that_is_not_there_is_refused_with_the_number_that_is(python):
+    count = torch.npu.device_count()
+    for call in (torch.npu.get_device_properties, torch.npu.get_device_name, torch.npu.utilization):
+        with pytest.raises(ValueError, match=f"no device npu:{count}; this process has {count}.*ASCEND_RT_VISIBLE_DEVICES"):
+            call(count)
+    done = python("import torch; torch.npu.set_device(1)", ASCEND_RT_VISIBLE_DEVICES="2")
+    assert "this process has 1 NPU, npu:0. ASCEND_RT_VISIBLE_DEVICES" in done.stderr
+
+
+def test_the_capability_is_what_the_environment_says(python):
+    program = "import torch; print(torch.npu.get_device_capability(), torch.npu.get_device_capability('npu:0'))"
+    assert python(program).stdout == "None None\n"
+    assert python(program, TORCH_NPU_DEVICE_CAPABILITY="9.0").stdout == "(9, 0) (9, 0)\n"
+    for wrong in ("9", "9.0x"):
+        done = python(program, TORCH_NPU_DEVICE_CAPABILITY=wrong)
+        assert done.stdout == "None None\n"
+        assert "TORCH_NPU_DEVICE_CAPABILITY" in done.stderr
+
+
+def test_chips_have_numbers(python):
+    numbers = {
+        "Ascend910A": 102,
+        "Ascend910B3": 223,
+        "Ascend910B4-1": 225,
+        "Ascend910_9391": 250,
+        "Ascend950PR": 260,
+        "Other": -1,
+    }
+    assert {name: _soc.number_of(name) for name in numbers} == numbers
+    program = "import torch; print(torch.npu.get_soc_version(), torch.npu.get_arch_list())"
+    assert python(program, SOFTNPU_SOC_NAME="Ascend310P3").stdout == "202 ['Ascend310P3']\n"
+
+
+def test_load_is_told_in_percent():
+    x = torch.ones(1 << 20, device="npu")
+    torch.npu.synchronize()
+    assert torch.npu.utilization() in range(101)
+    assert torch.npu.memory_usage() in range(101)
+    assert torch.npu.device_memory_used() >= x.nbytes
+
+
+@needs_two
+def test_devices_reach_each_other():
+    assert torch.npu.can_device_access_peer(0, 1)
+    assert torch.npu.can_device_access_peer("npu:1", peer_device_id="npu:0")
+    assert not torch.npu.can_device_access_peer(0, 0)
+    with pytest.raises(ValueError, match="no device npu:99"):
+        torch.npu.can_device_access_peer(0, 99)
+
+
+def test_names_that_programs_probe():
+    assert torch.npu.native_device == "npu"
+    assert torch.npu.current_blas_handle() is None
+    assert torch.npu.is_tf32_supported() is False
+    assert torch.npu.utils.check_uce_in_memory(0) == 0
+    assert torch.npu.utils.get_cann_version() == torch.npu.library_info()["version"] == torch.npu.aclnn.version()
+    with pytest.raises(ValueError, match="CANN, RUNTIME"):
+        torch.npu.utils.get_cann_version("CUDA")
+
+
+def test_a_call_may_wait_for_the_device(python):
+    done = python(
+        """
+        import torch
+        said = []
+        torch.npu._lazy_call(lambda: said.append("started"))
+        print(said, torch.npu.is_initialized())
+        torch.npu.init()
+        print(said, torch.npu.is_initialized())
+        """
+    )
+    assert done.stdout == "[] False\n['started'] True\n", done.stderr
+
+
+def test_what_is_not_offered_says_what_to_do():
+    for call, words in (
+        (torch.npu.init_dump, "debug.print_ops"),
+        (torch.npu.stress_detect, "debug.compare"),
+        (lambda: torch.npu.obfuscation_finalize(0), "plain form"),
+        (lambda: torch.npu.npugraph_ex.compile_fx(None), "torch.compile"),
+    ):
+        with pytest.raises(NotImplementedError, match=words):
+            call()
+
+
+def test_a_module_has_two_names_and_is_one(python):
+    done = python(
+        """
+        import torch.npu.graphs, torch.npu.amp.grad_scaler
+        import torch_npu
+        assert torch.npu.graphs is torch_npu.npu.graphs
+        assert torch.npu.amp.grad_scaler is torch_npu.npu.amp.grad_scaler
+        assert torch.npu.graphs.__spec__.name == "torch_npu.npu.graphs"
+        import torch.npu.mstx
+        torch.npu.mstx.mark("still the class")
+        try:
+            import torch.npu.nothing
+        except ModuleNotFoundError as error:
+            print(error.name)
+        """
+    )
+    assert done.stdout == "torch.npu.nothing\n", done.stderr

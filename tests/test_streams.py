@@ -1,5 +1,9 @@
 """Streams keep order within themselves, events between them."""
 
+import ctypes
+import pickle
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -153,3 +157,215 @@ def test_threads_work_side_by_side():
     for thread in threads:
         thread.join()
     assert results == {number: 1000.0 * (number + 50) for number in range(4)}
+
+
+def test_the_priorities_of_streams_are_told():
+    least, greatest = torch.npu.Stream.priority_range()
+    assert torch.npu.Stream(priority=greatest).priority == greatest
+    assert torch.npu.Stream(priority=least).priority == least
+    assert torch.npu.Stream(priority=-7).priority == greatest
+
+
+def test_streams_and_events_are_equal_by_what_they_are():
+    stream = torch.npu.Stream()
+    with torch.npu.stream(stream):
+        again = torch.npu.current_stream()
+    assert again == stream
+    assert again is not stream
+    assert len({stream, again, torch.npu.default_stream()}) == 2
+    assert stream != "a stream"
+    assert stream._as_parameter_.value == stream.npu_stream
+
+
+@pytest.mark.parametrize("make", [torch.npu.Stream, torch.npu.SyncLaunchStream, torch.npu.Event])
+def test_streams_and_events_do_not_travel(make):
+    with pytest.raises((TypeError, RuntimeError), match=r"pickle|serializ"):
+        pickle.dumps(make())
+
+
+def test_a_stream_that_launches_at_once_is_a_stream():
+    stream = torch.npu.SyncLaunchStream(priority=-1)
+    assert isinstance(stream, torch.npu.Stream)
+    assert "SyncLaunchStream" in repr(stream)
+    with torch.npu.stream(stream):
+        x = torch.ones(1000, device="npu").sum()
+    torch.npu.current_stream().wait_stream(stream)
+    assert x.item() == 1000
+    assert stream.query()
+
+
+def test_a_stream_may_be_told_that_it_prepares_data():
+    torch.npu.Stream().set_data_preprocess_stream(True)
+    with pytest.raises(TypeError, match="True or False"):
+        torch.npu.Stream().set_data_preprocess_stream(1)
+
+
+def test_an_external_stream_is_checked():
+    assert torch.npu.get_stream_from_external(torch.npu.Stream().npu_stream, "npu:0").device.index == 0
+    with pytest.raises(TypeError, match="stream_ptr must be an int"):
+        torch.npu.ExternalStream(None)
+    with pytest.raises(TypeError, match="colour"):
+        torch.npu.ExternalStream(0, colour=1)
+
+
+def test_streams_of_the_runtime_are_made_and_used():
+    runtime = torch.npu.npurt()
+    place = ctypes.c_void_p()
+    assert runtime.npuStreamCreate(ctypes.addressof(place)) == 0
+    stream = torch.npu.ExternalStream(place.value)
+    with torch.npu.stream(stream):
+        x = torch.ones(3, device="npu") + 1
+    stream.synchronize()
+    assert x.tolist() == [2, 2, 2]
+    assert runtime.npuStreamDestroy(place.value) == 0
+    assert runtime.npuStreamCreate(0) != 0
+
+
+def test_host_memory_is_registered():
+    runtime = torch.npu.npurt()
+    tensor = torch.empty(3 << 12, dtype=torch.uint8)
+    begin = (tensor.data_ptr() + 4095) // 4096 * 4096
+    assert runtime.npuHostRegister(begin, 4096, 0x10000000) == 0
+    assert runtime.npuHostUnregister(begin) == 0
+    assert runtime.npuHostUnregister(begin) != 0
+
+
+def test_recorded_times_are_ordered():
+    start, end = (torch.npu.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    torch.npu._sleep(2_000_000)
+    end.record()
+    end.synchronize()
+    assert end.recorded_time() - start.recorded_time() >= 2000
+    assert start.elapsed_time(end) >= 2
+    with pytest.raises(ValueError, match="enable_timing=True"):
+        torch.npu.Event().recorded_time()
+    with pytest.raises(RuntimeError, match="must be recorded"):
+        torch.npu.Event(enable_timing=True).recorded_time()
+
+
+def test_a_stream_that_sleeps_is_busy():
+    stream = torch.npu.Stream()
+    with torch.npu.stream(stream):
+        torch.npu._sleep(300_000_000)
+    event = stream.record_event()
+    assert not stream.query()
+    seen = set()
+    while not event.query():
+        seen.add(torch.npu.utilization())
+    assert max(seen) == 100
+    assert stream.query()
+
+
+SHARED = """
+import sys, torch
+event = torch.npu.Event.from_ipc_handle(0, bytes.fromhex(sys.argv[1]))
+print(event.query(), flush=True)
+sys.stdin.readline()
+event.synchronize()
+print(event.query(), flush=True)
+"""
+
+
+def test_another_process_waits_for_an_event():
+    event, stream = torch.npu.Event(interprocess=True), torch.npu.Stream()
+    handle = event.ipc_handle()
+    assert isinstance(handle, bytes)
+    with subprocess.Popen(
+        [sys.executable, "-c", SHARED, handle.hex()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout.readline() == "True\n"
+        with torch.npu.stream(stream):
+            torch.npu._sleep(300_000_000)
+            event.record()
+        assert not event.query()
+        other.stdin.write("\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "True\n"
+        assert stream.query()
+        assert event.query()
+    event.synchronize()
+    torch.npu.current_stream().wait_event(event)
+
+
+def test_events_of_other_processes_are_asked_for_rightly():
+    with pytest.raises(ValueError, match="interprocess=True"):
+        torch.npu.Event().ipc_handle()
+    with pytest.raises(ValueError, match="one of enable_timing and interprocess"):
+        torch.npu.Event(enable_timing=True, interprocess=True)
+    with pytest.raises(RuntimeError, match="64 bytes"):
+        torch.npu.Event.from_ipc_handle(0, b"short")
+
+
+def test_an_external_event_orders_streams_until_it_is_reset():
+    event, busy, side = torch.npu.ExternalEvent(), torch.npu.Stream(), torch.npu.Stream()
+    x = torch.zeros(1, device="npu")
+    torch.npu.synchronize()
+    with torch.npu.stream(busy):
+        torch.npu._sleep(200_000_000)
+        x.add_(5)
+        event.record()
+    event.wait(side)
+    with torch.npu.stream(side):
+        y = x + 1
+    side.synchronize()
+    assert y.item() == 6
+    with torch.npu.stream(busy):
+        torch.npu._sleep(200_000_000)
+        event.record()
+    event.reset(busy)
+    event.wait(side)
+    side.synchronize()
+    assert not busy.query()
+    busy.synchronize()
+
+
+def test_nothing_is_ever_captured():
+    assert torch.npu.is_current_stream_capturing() is False
+    for refused in (torch.npu.NPUGraph, lambda: torch.npu.graph(None), torch.npu.graph_pool_handle):
+        with pytest.raises(NotImplementedError, match="call the model itself"):
+            refused()
+
+
+def test_marks_and_ranges_are_checked():
+    mstx = torch.npu.mstx
+    assert [mstx.range_push("a"), mstx.range_push("b"), mstx.range_push("c", domain="other")] == [0, 1, 0]
+    assert [mstx.range_pop(), mstx.range_pop(), mstx.range_pop("other")] == [1, 0, 0]
+    with pytest.warns(UserWarning, match="no open range"):
+        assert mstx.range_pop() == -1
+    first, second = mstx.range_start("a"), mstx.range_start("b", stream=torch.npu.current_stream())
+    mstx.range_end(first)
+    mstx.range_end(second)
+    with pytest.warns(UserWarning, match="give what range_start returned"):
+        mstx.range_end(second)
+    with pytest.warns(UserWarning, match="the message must be a text"):
+        mstx.mark("")
+    with pytest.warns(UserWarning, match=r"a torch.npu.Stream or None"):
+        assert mstx.range_start("x", stream=3) == 0
+
+
+def test_ranges_are_decorators_and_contexts():
+    @torch.npu.mstx.mstx_range("call")
+    def double(x):
+        return 2 * x
+
+    @torch.npu.mstx.annotate()
+    def triple(x):
+        return 3 * x
+
+    with torch.npu.mstx.annotate("both"):
+        assert (double(2), triple(2)) == (4, 6)
+    assert triple.__name__ == "triple"
+
+
+def test_a_stopped_device_starts_again():
+    stream = torch.npu.Stream()
+    with torch.npu.stream(stream):
+        x = torch.ones(2, device="npu")
+        torch.npu._sleep(100_000_000)
+        x.add_(1)
+    torch.npu.stop_device(0)
+    torch.npu.restart_device(0)
+    assert torch.ones(3, device="npu").sum().item() == 3
+    with torch.npu.stream(stream):
+        assert torch.ones(3, device="npu").sum().item() == 3

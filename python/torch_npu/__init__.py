@@ -4,7 +4,6 @@ No device is touched by the import; a missing device library is reported by the 
 """
 
 import importlib
-import sys
 
 import torch
 
@@ -24,9 +23,7 @@ def _check_torch():
 def _register():
     torch.utils.rename_privateuse1_backend("npu")
     torch._register_device_module("npu", npu)
-    # Without their second name, `import torch.npu.amp` would run the file again, as another module.
-    for name in [name for name in sys.modules if name.startswith("torch_npu.npu.")]:
-        sys.modules[name.replace("torch_npu", "torch", 1)] = sys.modules[name]
+    _second_names.register()
     quantized = [torch.quint8, torch.quint4x2, torch.quint2x4, torch.qint32, torch.qint8]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True, unsupported_dtype=quantized)
     reductions._register()
@@ -42,7 +39,7 @@ def _version(name):
 
 _check_torch()
 
-from . import _C, _interchange, _tracing, npu, softnpu  # noqa: E402, F401
+from . import _C, _interchange, _second_names, _tracing, npu, softnpu  # noqa: E402, F401
 from ._not_offered import npu_fusion_attention  # noqa: E402
 from .multiprocessing import reductions  # noqa: E402
 

@@ -4,22 +4,47 @@ Importing it uses no device. The first call that needs one initialises it (`_laz
 `device_count`, does not, so that a process may still fork.
 """
 
-from . import _exit, _utils, amp, debug, memory, random, streams  # noqa: F401
+import importlib
+
+from . import _exit, _utils, amp, debug, memory, npu_config, random, streams, utils  # noqa: F401
 from ._lazy import _is_in_bad_fork, _lazy_call, _lazy_init, init, is_initialized  # noqa: F401
-from .amp import get_amp_supported_dtype, is_bf16_supported
+from ._recovery import restart_device, stop_device
+from .autocast_utils import (
+    get_amp_supported_dtype,
+    get_autocast_dtype,
+    is_autocast_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
+from .deterministic import (
+    disable_deterministic_with_backward,
+    enable_deterministic_with_backward,
+    set_deterministic_level,
+)
 from .devices import (
+    _sleep,  # noqa: F401
     can_device_access_peer,
+    current_blas_handle,
     current_device,
     device,
     device_count,
+    device_memory_used,
     device_of,
+    get_arch_list,
     get_device_capability,
     get_device_name,
     get_device_properties,
+    get_soc_version,
     is_available,
+    is_bf16_supported,
+    is_tf32_supported,
     library_info,
+    memory_usage,
+    native_device,
+    npurt,
     set_device,
     synchronize,
+    utilization,
 )
 from .fallback import fallback_stats, is_strict_fallback, reset_fallback_stats, set_strict_fallback
 from .memory import (
@@ -56,6 +81,29 @@ from .memory import (
     set_per_process_memory_fraction,
     use_mem_pool,
 )
+from .mstx import mstx
+from .npu_config import (
+    CubeMathType,
+    are_compatible_impl_enabled,
+    config,
+    conv,
+    finalize_dump,
+    get_device_limit,
+    get_mm_bmm_format_nd,
+    get_stream_limit,
+    init_dump,
+    is_jit_compile_false,
+    matmul,
+    reset_stream_limit,
+    set_aoe,
+    set_compile_mode,
+    set_device_limit,
+    set_dump,
+    set_mm_bmm_format_nd,
+    set_option,
+    set_stream_limit,
+    use_compatible_impl,
+)
 from .random import (
     get_rng_state,
     get_rng_state_all,
@@ -69,28 +117,70 @@ from .random import (
 )
 from .streams import (
     Event,
+    ExternalEvent,
     ExternalStream,
     Stream,
     StreamContext,
+    SyncLaunchStream,
     current_stream,
     default_stream,
+    get_stream_from_external,
     set_stream,
     stream,
 )
+from .utils import (
+    check_uce_in_memory,
+    clear_npu_overflow_flag,
+    get_npu_overflow_flag,
+    get_sync_debug_mode,
+    ipc_collect,
+    obfuscation_calculate,
+    obfuscation_finalize,
+    obfuscation_initialize,
+    set_op_timeout_ms,
+    set_sync_debug_mode,
+    stress_detect,
+)
+
+# What few programs use, with the module that has it; imported when it is asked for.
+_ON_DEMAND = {
+    **dict.fromkeys(("aclnn", "backends", "graphs", "npugraph_ex")),
+    **dict.fromkeys(("NPUGraph", "NpuGraphOpHandler", "graph", "graph_pool_handle", "graph_task_group_begin"), "graphs"),
+    **dict.fromkeys(("graph_task_group_end", "graph_task_update_begin", "graph_task_update_end"), "graphs"),
+    **dict.fromkeys(("is_current_stream_capturing", "make_graphed_callables", "register_npu_graph_handler"), "graphs"),
+    **dict.fromkeys(("super_kernel_scope_begin", "super_kernel_scope_end"), "graphs"),
+    **dict.fromkeys(("enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp", "flash_sdp_enabled"), "backends"),
+    **dict.fromkeys(("math_sdp_enabled", "mem_efficient_sdp_enabled", "preferred_linalg_library", "sdp_kernel"), "backends"),
+    **{
+        f"{kind}{what}": "_legacy"
+        for kind in ("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
+        for what in ("Storage", "Tensor")
+    },
+    **dict.fromkeys(("ComplexFloatStorage", "ComplexDoubleStorage"), "_legacy"),
+}
 
 __all__ = [
+    "CubeMathType",
     "Event",
+    "ExternalEvent",
     "ExternalStream",
     "MemPool",
     "NPUPluggableAllocator",
     "Stream",
     "StreamContext",
+    "SyncLaunchStream",
     "amp",
+    "are_compatible_impl_enabled",
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "caching_allocator_enable",
     "can_device_access_peer",
     "change_current_allocator",
+    "check_uce_in_memory",
+    "clear_npu_overflow_flag",
+    "config",
+    "conv",
+    "current_blas_handle",
     "current_device",
     "current_stream",
     "debug",
@@ -98,30 +188,49 @@ __all__ = [
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
     "device_of",
+    "disable_deterministic_with_backward",
     "empty_cache",
     "empty_virt_addr_cache",
+    "enable_deterministic_with_backward",
     "fallback_stats",
+    "finalize_dump",
     "get_allocator_backend",
     "get_amp_supported_dtype",
+    "get_arch_list",
+    "get_autocast_dtype",
     "get_device_capability",
+    "get_device_limit",
     "get_device_name",
     "get_device_properties",
+    "get_mm_bmm_format_nd",
+    "get_npu_overflow_flag",
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "get_soc_version",
+    "get_stream_from_external",
+    "get_stream_limit",
+    "get_sync_debug_mode",
     "host_empty_cache",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
     "init",
+    "init_dump",
     "initial_seed",
+    "ipc_collect",
+    "is_autocast_enabled",
     "is_available",
     "is_bf16_supported",
     "is_initialized",
+    "is_jit_compile_false",
     "is_strict_fallback",
+    "is_tf32_supported",
     "library_info",
     "manual_seed",
     "manual_seed_all",
+    "matmul",
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",
@@ -134,6 +243,14 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "memory_usage",
+    "mstx",
+    "native_device",
+    "npu_config",
+    "npurt",
+    "obfuscation_calculate",
+    "obfuscation_finalize",
+    "obfuscation_initialize",
     "random",
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
@@ -142,18 +259,38 @@ __all__ = [
     "reset_max_memory_cached",
     "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
+    "reset_stream_limit",
+    "restart_device",
     "seed",
     "seed_all",
+    "set_aoe",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
+    "set_compile_mode",
+    "set_deterministic_level",
     "set_device",
+    "set_device_limit",
+    "set_dump",
+    "set_mm_bmm_format_nd",
+    "set_op_timeout_ms",
+    "set_option",
     "set_per_process_memory_fraction",
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "set_stream_limit",
     "set_strict_fallback",
+    "set_sync_debug_mode",
+    "stop_device",
     "stream",
     "streams",
+    "stress_detect",
     "synchronize",
+    "use_compatible_impl",
     "use_mem_pool",
+    "utilization",
+    "utils",
+    *_ON_DEMAND,
 ]
 
 
@@ -163,4 +300,12 @@ def __getattr__(name):
         return is_initialized()
     if name == "default_generators":
         return random.default_generators()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_ON_DEMAND[name] or name}")
+    globals()[name] = getattr(module, name) if _ON_DEMAND[name] else module
+    return globals()[name]
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

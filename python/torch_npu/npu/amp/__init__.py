@@ -1,0 +1,7 @@
+"""Mixed precision: torch.amp for npu, under the names that programs for NPUs use."""
+
+from .autocast_mode import autocast, custom_bwd, custom_fwd
+from .common import amp_definitely_not_available
+from .grad_scaler import GradScaler
+
+__all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]

@@ -1,0 +1,10 @@
+"""The GradScaler of FSDP, for npu."""
+
+from torch.distributed.fsdp import sharded_grad_scaler
+
+
+class ShardedGradScaler(sharded_grad_scaler.ShardedGradScaler):
+    """torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler("npu", ...)."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__("npu", *args, **kwargs)

@@ -1,0 +1,93 @@
+"""torch.npu.FloatTensor and its like: constructors, questions and conversions by type, against the CPU's types."""
+
+import pytest
+import torch
+
+KINDS = ["BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short"]
+
+
+def both(kind, what="Tensor"):
+    return getattr(torch, f"{kind}{what}"), getattr(torch.npu, f"{kind}{what}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_type_makes_tensors_as_the_cpus_does(kind):
+    cpu, npu = both(kind)
+    for args in ([[1, 0, 1]], [[[1, 2], [3, 4]]], [(0, 1)], [[]]):
+        made = npu(*args)
+        assert made.device.type == "npu"
+        assert type(made) is torch.Tensor
+        assert torch.equal(made.cpu(), cpu(*args))
+        assert made.dtype == cpu(*args).dtype
+    assert npu().shape == cpu().shape
+    assert npu(2, 3).shape == npu(torch.Size([2, 3])).shape == (2, 3)
+    with pytest.raises(TypeError):
+        npu("text")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_type_is_the_type_of_its_tensors(kind):
+    cpu, npu = both(kind)
+    tensor = npu([1, 0])
+    assert tensor.type() == f"torch.npu.{kind}Tensor"
+    assert isinstance(tensor, npu)
+    assert not isinstance(tensor, cpu)
+    assert not isinstance(cpu([1, 0]), npu)
+    assert not isinstance(3, npu)
+    assert sum(isinstance(tensor, both(other)[1]) for other in KINDS) == 1
+    assert npu.dtype == tensor.dtype
+    assert repr(npu) == f"<class 'torch.npu.{kind}Tensor'>"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tensor_is_converted_by_a_type_or_its_name(kind):
+    cpu, npu = both(kind)
+    source = torch.tensor([0.0, 1.0, 3.0])
+    for tensor in (source, source.npu()):
+        for target in (npu, f"torch.npu.{kind}Tensor"):
+            made = tensor.type(target)
+            assert made.type() == f"torch.npu.{kind}Tensor"
+            assert torch.equal(made.cpu(), source.type(cpu))
+    assert source.npu().type(cpu).type() == f"torch.{kind}Tensor"
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "ComplexFloat", "ComplexDouble"])
+def test_a_storage_has_the_type_of_its_name(kind):
+    cpu, npu = both(kind, "Storage")
+    storage = npu(4)
+    assert storage.device.type == "npu"
+    assert (storage.size(), storage.dtype) == (4, cpu(4).dtype)
+    assert npu([1, 0]).tolist() == cpu([1, 0]).tolist()
+    assert isinstance(torch.ones(2, dtype=storage.dtype, device="npu").storage(), npu)
+    with pytest.raises(RuntimeError, match="memory of the host"):
+        npu.from_buffer(b"1234", "native")
+
+
+def test_a_tensor_is_saved_and_loaded_with_its_type(tmp_path):
+    tensor = torch.npu.HalfTensor([1, 2])
+    torch.save(tensor, tmp_path / "t.pt")
+    loaded = torch.load(tmp_path / "t.pt")
+    assert loaded.type() == "torch.npu.HalfTensor"
+    assert torch.equal(loaded.cpu(), tensor.cpu())
+
+
+def test_default_types_are_torchs_own():
+    with pytest.raises(TypeError, match="invalid type object"):
+        torch.set_default_tensor_type(torch.npu.FloatTensor)
+    torch.set_default_device("npu")
+    try:
+        assert isinstance(torch.ones(2), torch.npu.FloatTensor)
+    finally:
+        torch.set_default_device(None)
+
+
+def test_types_cost_nothing_until_they_are_asked_for(python):
+    done = python(
+        """
+        import sys, torch
+        print("torch_npu.npu._legacy" in sys.modules)
+        torch.npu.FloatTensor
+        print("torch_npu.npu._legacy" in sys.modules, torch.npu.is_initialized())
+        """
+    )
+    assert done.stdout == "False\nTrue False\n", done.stderr
