@@ -96,8 +96,8 @@ void run_kernel(Executor& executor) {
     ~Settle() { aliases.settle(count); }
   } settle{aliases, executor.views.size()};
   const KernelScope scope;
-  if (chip_limits()) [[unlikely]] {
-    run_within_chip_limits(executor, tensors);
+  if (is_limited()) [[unlikely]] {
+    run_within_limits(executor, tensors);
   } else {
     executor.operation->run(Arguments(executor, tensors));
   }
@@ -180,8 +180,8 @@ aclnnStatus launch(const Operation& operation, Executor* executor, aclrtStream s
     return fail(name, Status(ACLNN_ERR_PARAM_INVALID, text("argument 'executor' ", owner)));
   }
   try {
-    if (chip_limits()) [[unlikely]] {
-      if (Status status = check_chip_limits(*executor); !status.ok()) {
+    if (is_limited()) [[unlikely]] {
+      if (Status status = check_limits(*executor); !status.ok()) {
         if (!executor->repeatable) recycle(executor);
         return fail(name, status);
       }
@@ -203,7 +203,7 @@ aclError run_task(void* payload, char* message) {
   Executor& executor = **static_cast<Executor**>(payload);
   const Operation& operation = *executor.operation;
   try {
-    if (operation.engine != nullptr && !chip_limits() &&
+    if (operation.engine != nullptr && !is_limited() &&
         operation.engine(executor.views.data(), int(executor.views.size()), executor.scalars.data())) {
       return check_afterwards(executor, message);
     }

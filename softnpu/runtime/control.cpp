@@ -1,4 +1,6 @@
 // The commands of softnpuControl.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -6,6 +8,7 @@
 #include "runtime/entry.h"
 #include "runtime/faults.h"
 #include "runtime/options.h"
+#include "runtime/process.h"
 #include "runtime/races.h"
 #include "runtime/softnpu.h"
 
@@ -54,12 +57,42 @@ Status take_races(std::string_view, std::string& reply) {
   return {};
 }
 
+Status show_options(std::string_view, std::string& reply) {
+  for (const OptionDoc& doc : option_docs())
+    reply += text(doc.name, "\t", doc.values, "\t", doc.standard, "\t", doc.effect, "\n");
+  return {};
+}
+
+// This process, which only asks, is left out. What a name holds is its program's business, hence last in its line.
+Status show_usage(std::string_view, std::string& reply) {
+  Ledger& account = ledger();
+  if (!account.problem().ok()) return account.problem().copy();
+  const Options& settings = options();
+  reply = text("chip ", settings.soc_name, "\nhost_memory ", settings.host_memory, "\n");
+  for (int device = 0; device < settings.device_count; ++device) {
+    const BusyTime busy = account.busy_time(device);
+    reply += text("device ", device, " ", account.usage(device).device, " ", settings.device_memory, " ", busy.total.count(), " ",
+                  busy.now.time_since_epoch().count(), "\n");
+  }
+  for (const ProcessUsage& process : account.processes()) {
+    for (size_t device = 0; process.pid != getpid() && device < process.device_bytes.size(); ++device) {
+      if (process.device_bytes[device] == 0) continue;
+      reply += text("process ", device, " ", process.pid, " ", process.start_time, " ", process.device_bytes[device], " ",
+                    process.name, "\n");
+    }
+  }
+  return {};
+}
+
 constexpr Command kCommands[] = {
     {"check-memory", "fails if a red zone is damaged (SOFTNPU_MEMORY_CHECK=redzone)", check_memory},
     {"faults", "RULES makes calls fail or start late, off ends that; without arguments what was counted since", faults},
     {"memory-checks", "what SOFTNPU_MEMORY_CHECK switched on, as it is written there", show_memory_checks},
     {"help", "the commands, one per line", help},
+    {"options", "the environment variables that are read, one per line: name, values, default, effect, separated by tabs",
+     show_options},
     {"races", "the races found since the last call, one per line (SOFTNPU_RACE_CHECK=report)", take_races},
+    {"usage", "memory and busy time of each device of the host, and what other processes hold of it", show_usage},
 };
 
 Status help(std::string_view, std::string& reply) {

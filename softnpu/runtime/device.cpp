@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "runtime/driver.h"
 #include "runtime/fault_report.h"
 #include "runtime/log.h"
 #include "runtime/options.h"
@@ -35,9 +36,31 @@ Status check_core_limit(aclrtDevResLimitType kind, uint32_t value) {
   return {ACL_ERROR_RT_PARAM_INVALID, text(value, " cores are asked for; ", options().soc_name, " has 1 to ", most)};
 }
 
-Device::Device(int number, int host_number) : number_(number), host_number_(host_number) {
-  saturation_mode = soc_figures().has_bf16_and_inf_nan ? ACL_RT_OVERFLOW_MODE_INFNAN : ACL_RT_OVERFLOW_MODE_SATURATION;
-  reset_core_limits();
+Device::Device(int number, int host_number) : number_(number), host_number_(host_number) { reset_core_limits(); }
+
+namespace {
+
+std::atomic<uint32_t>& limits_of_operators() {
+  static std::atomic<uint32_t> limits{options().chip_limits ? uint32_t{SOFTNPU_LIMITS_CHIP} : 0};
+  return limits;
+}
+
+}  // namespace
+
+const uint32_t* Device::limits() {
+  static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
+  return reinterpret_cast<const uint32_t*>(&limits_of_operators());
+}
+
+aclrtFloatOverflowMode Device::saturation_mode() const {
+  const aclrtFloatOverflowMode set = mode_that_was_set_.load(std::memory_order_relaxed);
+  if (set != ACL_RT_OVERFLOW_MODE_UNDEF) return set;
+  return soc_figures().has_bf16_and_inf_nan ? ACL_RT_OVERFLOW_MODE_INFNAN : ACL_RT_OVERFLOW_MODE_SATURATION;
+}
+
+void Device::set_saturation_mode(aclrtFloatOverflowMode mode) {
+  mode_that_was_set_.store(mode, std::memory_order_relaxed);
+  if (saturates()) limits_of_operators().fetch_or(SOFTNPU_LIMITS_SATURATION, std::memory_order_relaxed);
 }
 
 void Device::reset_core_limits() {

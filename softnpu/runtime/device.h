@@ -56,7 +56,14 @@ class Device {
   // Null until the device was first used.
   Heap* heap() const { return heap_pointer_.load(std::memory_order_acquire); }
 
-  std::atomic<aclrtFloatOverflowMode> saturation_mode;
+  // The mode of the chip until the client sets one. Operators follow only what was set: softnpu has infinity and NaN where the
+  // chip has not, unless SOFTNPU_CHIP_LIMITS asks for its limits.
+  aclrtFloatOverflowMode saturation_mode() const;
+  void set_saturation_mode(aclrtFloatOverflowMode mode);
+  bool saturates() const { return mode_that_was_set_.load(std::memory_order_relaxed) == ACL_RT_OVERFLOW_MODE_SATURATION; }
+  // What restricts operators: SoftnpuDriver::limits.
+  static const uint32_t* limits();
+
   std::atomic<bool> overflowed{false};
   std::atomic<uint64_t> peers{0};  // devices whose memory was opened to this one, by number
   CoreLimits core_limits{};
@@ -76,6 +83,7 @@ class Device {
   std::vector<Context*> contexts_;
   std::unique_ptr<Heap> heap_;
   std::atomic<Heap*> heap_pointer_{nullptr};
+  std::atomic<aclrtFloatOverflowMode> mode_that_was_set_{ACL_RT_OVERFLOW_MODE_UNDEF};
 };
 
 }  // namespace softnpu

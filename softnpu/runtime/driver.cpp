@@ -55,13 +55,25 @@ void raise_overflow(aclrtStream handle) {
   stream->device().overflowed.store(true, std::memory_order_release);
 }
 
-aclError check_zones(const void* kernel_address, char* message) {
+// The device whose memory kernels see at that address; null for memory of the host.
+Device* device_behind(const void* kernel_address) {
   const Arena::Range range = Arena::device_range();
-  const uintptr_t address = reinterpret_cast<uintptr_t>(kernel_address) - static_cast<uintptr_t>(range.kernel_offset);
-  const auto* pointer = reinterpret_cast<const void*>(address);
-  if (!Arena::contains(pointer) || !device_is_visible(Arena::device_of(pointer))) return ACL_SUCCESS;
-  Heap* heap = device_at(Arena::device_of(pointer)).heap();
+  const auto* pointer =
+      reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(kernel_address) - static_cast<uintptr_t>(range.kernel_offset));
+  if (!Arena::contains(pointer) || !device_is_visible(Arena::device_of(pointer))) return nullptr;
+  return &device_at(Arena::device_of(pointer));
+}
+
+bool saturates(const void* kernel_address) {
+  const Device* device = device_behind(kernel_address);
+  return device != nullptr && device->saturates();
+}
+
+aclError check_zones(const void* kernel_address, char* message) {
+  const Device* device = device_behind(kernel_address);
+  Heap* heap = device == nullptr ? nullptr : device->heap();
   if (heap == nullptr) return ACL_SUCCESS;
+  const auto* pointer = static_cast<const std::byte*>(kernel_address) - Arena::device_range().kernel_offset;
   const Status status = heap->check_red_zones_of(pointer);
   if (!status.ok()) std::snprintf(message, SOFTNPU_TASK_MESSAGE, "%s", status.message().c_str());
   return status.code();
@@ -87,7 +99,8 @@ const SoftnpuDriver* softnpuDriver(uint32_t version) {
                              .fail = softnpu::fail,
                              .raise_overflow = softnpu::raise_overflow,
                              .check_zones = softnpu::options().memory_check.red_zones ? softnpu::check_zones : nullptr,
-                             .chip_limits = softnpu::options().chip_limits};
+                             .limits = softnpu::Device::limits(),
+                             .saturates = softnpu::saturates};
   }();
   return driver;
 }

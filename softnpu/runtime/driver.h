@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-enum { SOFTNPU_DRIVER_VERSION = 3, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
+enum { SOFTNPU_DRIVER_VERSION = 4, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
 
 enum {
   SOFTNPU_TASK_ON_WORKER = 1, /* runs host code of the client: only the stream's own thread may run it */
@@ -32,6 +32,11 @@ enum {
 
 /* Takes one range of memory that a task touches, by the address that kernels use. */
 typedef void (*SoftnpuAccessVisitor)(void* context, const void* address, size_t bytes, uint32_t flags);
+
+enum {
+  SOFTNPU_LIMITS_CHIP = 1,      /* operators have the limits of a chip (SOFTNPU_CHIP_LIMITS) */
+  SOFTNPU_LIMITS_SATURATION = 2 /* a device was asked to saturate; see `saturates` */
+};
 
 /* More pieces than this are better reported as the one range that contains them. */
 enum { SOFTNPU_MOST_PIECES = 1024 };
@@ -84,8 +89,11 @@ typedef struct SoftnpuDriver {
    * address is damaged; each damage once. Other addresses are fine. For tasks that have just run. */
   aclError (*check_zones)(const void* kernel_address, char* message);
 
-  /* Whether operators have the limits of a chip (SOFTNPU_CHIP_LIMITS). */
-  bool chip_limits;
+  /* A set of SOFTNPU_LIMITS_*, 0 as a rule. Read it atomically. */
+  const uint32_t* limits;
+
+  /* Whether the device whose memory lies at this kernel address saturates, as aclrtSetDeviceSatMode asks for. */
+  bool (*saturates)(const void* kernel_address);
 } SoftnpuDriver;
 
 /* The driver, or null where `version` is not the one this library has. */

@@ -16,12 +16,19 @@
 namespace softnpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x6c65646765723031;  // changes with the layout of Table, and so does the name of the file
-constexpr const char* kFileName = "softnpu-ledger-1-";
+constexpr uint64_t kMagic = 0x6c65646765723032;  // changes with the layout of Table, and so does the name of the file
+constexpr const char* kFileName = "softnpu-ledger-2-";
 
 // Bytes of the file that stand for something when locked; they lie behind its contents.
 constexpr off_t kSetUpLock = off_t{1} << 30;
 constexpr off_t kEntryLocks = kSetUpLock + 1;
+
+// Streams that run tasks now, and `sum` nanoseconds for which streams did, less the time of the clock at which each of those that
+// run now began: at any time t they have run for sum + t * streams together.
+struct Running {
+  int64_t streams;
+  int64_t sum;
+};
 
 struct Entry {
   int32_t used;
@@ -29,7 +36,11 @@ struct Entry {
   int64_t start_time;
   std::array<char, 48> name;
   std::array<uint64_t, Ledger::kDevices> device_bytes;
+  std::array<Running, Ledger::kDevices> running;  // changed without the mutex
 };
+
+// Of a clock that all processes of the host share.
+int64_t now_in_nanoseconds() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 // A lock of the open file, not of the process: it ends with the last descriptor, and closing another one does not end it.
 struct flock lock_request(short type, off_t byte) {
@@ -183,6 +194,31 @@ Usage Ledger::usage(int device) {
   Lock lock(*table);
   reclaim_dead();
   return {table->entries[entry_].device_bytes[device], table->device_bytes[device], table->host_bytes};
+}
+
+void Ledger::running(int device, bool begins) {
+  Table* table = table_.load(std::memory_order_acquire);
+  if (table == nullptr) return;
+  Running& running = table->entries[entry_].running[device];
+  const int64_t now = now_in_nanoseconds();
+  std::atomic_ref(running.sum).fetch_add(begins ? -now : now, std::memory_order_relaxed);
+  std::atomic_ref(running.streams).fetch_add(begins ? 1 : -1, std::memory_order_relaxed);
+}
+
+BusyTime Ledger::busy_time(int device) {
+  Table* table = table_.load(std::memory_order_acquire);
+  if (table == nullptr) return {};
+  Lock lock(*table);
+  reclaim_dead();
+  const int64_t now = now_in_nanoseconds();
+  int64_t total = 0;
+  for (Entry& entry : table->entries) {
+    if (entry.used == 0) continue;
+    Running& running = entry.running[device];
+    total += std::atomic_ref(running.sum).load(std::memory_order_relaxed) +
+             now * std::atomic_ref(running.streams).load(std::memory_order_relaxed);
+  }
+  return {std::chrono::nanoseconds(total), std::chrono::steady_clock::time_point(std::chrono::nanoseconds(now))};
 }
 
 std::vector<ProcessUsage> Ledger::processes() {

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -27,6 +28,13 @@ struct Usage {
   size_t process = 0;  // this process on the device
   size_t device = 0;   // all processes on the device
   size_t host = 0;     // all processes on all devices
+};
+
+// How long streams of a device have run tasks since their processes began, added up over streams; what cheap tasks take that run
+// in the launching call is not in it.
+struct BusyTime {
+  std::chrono::nanoseconds total{0};
+  std::chrono::steady_clock::time_point now;  // when that was so
 };
 
 struct ProcessUsage {
@@ -58,6 +66,11 @@ class Ledger {
   void release(int device, size_t bytes);
 
   Usage usage(int device);
+
+  // A stream of `device` begins or ends to run tasks. Takes no lock.
+  void running(int device, bool begins);
+  // Of all living processes.
+  BusyTime busy_time(int device);
 
   // The living processes that joined, this one included.
   std::vector<ProcessUsage> processes();

@@ -124,6 +124,8 @@ void Stream::task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Statu
   if (stop_on_failure.load(std::memory_order_relaxed)) context_->stop(status);
 }
 
+void Stream::running(bool begins) { ledger().running(device().host_number(), begins); }
+
 StreamPool& stream_pool() {
   static auto* pool = new StreamPool;
   return *pool;

@@ -75,6 +75,7 @@ class Stream : public Slot, private TaskQueue::Observer {
  private:
   Status wait(Ticket ticket, Deadline deadline);
   void task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) override;
+  void running(bool begins) override;
 
   Context* context_ = nullptr;
   uint32_t priority_ = 0;

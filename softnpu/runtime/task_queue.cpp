@@ -101,6 +101,25 @@ class TaskQueue::LinkedWaiter {
   Waiter waiter_;
 };
 
+// Tells the observer when tasks run and when they do not.
+class TaskQueue::Activity {
+ public:
+  explicit Activity(Observer& observer) : observer_(observer) {}
+  ~Activity() { set(false); }
+  Activity(const Activity&) = delete;
+  Activity& operator=(const Activity&) = delete;
+
+  void set(bool runs) {
+    if (runs == runs_) return;
+    runs_ = runs;
+    observer_.running(runs);
+  }
+
+ private:
+  Observer& observer_;
+  bool runs_ = false;
+};
+
 void TaskQueue::open(Observer& observer, uint32_t number, uint32_t priority) {
   std::lock_guard order(submit_lock_);
   std::lock_guard guard(failure_lock_);
@@ -233,6 +252,7 @@ void TaskQueue::stop_running(Runner runner) {
 }
 
 bool TaskQueue::drain(Runner runner, Ticket target, Deadline deadline, QueueMark* blocker) {
+  Activity activity(*observer_);
   for (;;) {
     Ticket done = 0;
     if (!has_pending(&done) || done >= target) return true;
@@ -248,6 +268,7 @@ bool TaskQueue::drain(Runner runner, Ticket target, Deadline deadline, QueueMark
         return false;
       }
       if (!leaves_time(deadline, task.cost)) return false;
+      activity.set(ready);
       if (ready || await_ready(task, ticket)) run(kind, task.payload, ticket);
     }
     release(kind, task.payload);

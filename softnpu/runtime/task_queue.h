@@ -46,10 +46,12 @@ struct WaitOver {
 // Thread-safe. An instance lives for ever; it is opened and closed any number of times.
 class TaskQueue {
  public:
-  // Told about a failed task on the thread that ran it.
+  // Told on the thread that runs tasks.
   class Observer {
    public:
     virtual void task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) = 0;
+    // Queued tasks begin or end to run, one after the other. Of those that run in the submitter's hands nothing is told.
+    virtual void running(bool /*begins*/) {}
 
    protected:
     ~Observer() = default;
@@ -140,6 +142,7 @@ class TaskQueue {
     Waiter* previous = nullptr;
   };
   class LinkedWaiter;
+  class Activity;
 
   enum class Runner { kWorker, kHelper };
   static constexpr Ticket kSkipAll = ~Ticket(0);

@@ -1,11 +1,15 @@
 // Commands of the software device: one test per sentence of runtime/softnpu.h.
 #include <dlfcn.h>
 
+#include <array>
 #include <cstring>
+#include <sstream>
 #include <string>
+#include <thread>
 
 #include "runtime/softnpu.h"
 #include "testing/acl_fixture.h"
+#include "testing/temp_dir.h"
 
 namespace softnpu::test {
 namespace {
@@ -44,6 +48,44 @@ TEST_F(ChildMemoryChecks, Two) {
 TEST_F(ControlTest, MemoryChecksAreThoseOfTheEnvironment) {
   EXPECT_CHILD_PASSES("ChildMemoryChecks.Off", {"SOFTNPU_MEMORY_CHECK=none"});
   EXPECT_CHILD_PASSES("ChildMemoryChecks.Two", {"SOFTNPU_MEMORY_CHECK=guard, redzone"});
+}
+
+TEST_F(ControlTest, OptionsAreTheVariablesThatAreRead) {
+  std::string reply(1 << 16, '\0');
+  ASSERT_ACL(control_("options", reply.data(), reply.size()));
+  EXPECT_EQ(reply.find("SOFTNPU_DEVICE_COUNT\ta whole number from 1 to 64\t8\t"), 0u) << reply.c_str();
+  EXPECT_NE(reply.find("\nASCEND_RT_VISIBLE_DEVICES\t"), std::string::npos) << reply.c_str();
+}
+
+class ChildUsage : public ControlTest {};
+
+// A line is "device 0 <bytes held> <bytes in all> <nanoseconds busy> <nanoseconds of the clock>".
+TEST_F(ChildUsage, Grows) {
+  const auto first_device = [this] {
+    char reply[4096];
+    EXPECT_ACL(control_("usage", reply, sizeof reply));
+    std::istringstream words(std::strstr(reply, "device 0 ") + std::strlen("device 0 "));
+    std::array<int64_t, 4> numbers{};
+    for (int64_t& number : numbers) words >> number;
+    return numbers;
+  };
+  const auto before = first_device();
+  void* held = nullptr;
+  ASSERT_ACL(aclrtMalloc(&held, 8 << 20, ACL_MEM_MALLOC_HUGE_FIRST));
+  ASSERT_ACL(launch(nullptr, {.run = [](char*) { return std::this_thread::sleep_for(20ms), ACL_SUCCESS; },
+                              .cost = Task::kLargeCost,
+                              .flags = SOFTNPU_TASK_ON_WORKER}));
+  ASSERT_ACL(aclrtSynchronizeStream(nullptr));
+  const auto after = first_device();
+  EXPECT_GE(after[0] - before[0], 8 << 20);
+  EXPECT_EQ(after[1], 64 << 20);
+  EXPECT_GE(after[2] - before[2], 20'000'000);
+  EXPECT_GE(after[3] - before[3], after[2] - before[2]);
+}
+
+TEST_F(ControlTest, UsageTellsWhatIsHeldAndForHowLongTasksRan) {
+  TempDir folder;
+  EXPECT_CHILD_PASSES("ChildUsage.Grows", {"SOFTNPU_DEVICE_MEMORY=64M", "SOFTNPU_LEDGER_DIR=" + folder.path().string()});
 }
 
 TEST_F(ControlTest, AnAnswerIsCutToFit) {

@@ -124,14 +124,14 @@ Status aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
   if (mode != ACL_RT_OVERFLOW_MODE_SATURATION && mode != ACL_RT_OVERFLOW_MODE_INFNAN) {
     return {ACL_ERROR_RT_PARAM_INVALID, text("mode ", int(mode), " is unknown; it is 0 (saturate) or 1 (inf and nan)")};
   }
-  device.value()->saturation_mode.store(mode, std::memory_order_relaxed);
+  device.value()->set_saturation_mode(mode);
   return {};
 }
 
 Status aclrtGetDeviceSatMode(aclrtFloatOverflowMode* mode) {
   Result<Device*> device = current_device();
   if (!device.ok()) return device.take_status();
-  *mode = device.value()->saturation_mode.load(std::memory_order_relaxed);
+  *mode = device.value()->saturation_mode();
   return {};
 }
 
