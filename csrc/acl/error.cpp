@@ -6,6 +6,7 @@
 
 #include "acl/error_codes/rt_error_codes.h"
 #include "acl/symbol.h"
+#include "core/options.h"
 #include "error_names.h"
 
 namespace torch_npu::acl {
@@ -23,6 +24,14 @@ std::string recent_message(const std::string& function, const std::string& code_
   return std::string(message);
 }
 
+// The first line, if TORCH_NPU_COMPACT_ERROR_OUTPUT asks for that; the whole text then goes to the device's log.
+std::string compact(std::string text) {
+  const size_t end = text.find('\n');
+  if (!options().compact_errors || end == std::string::npos) return text;
+  ACL_FN(aclAppLog)(ACL_ERROR, __func__, __FILE_NAME__, __LINE__, "%s", text.c_str());
+  return text.substr(0, end);
+}
+
 }  // namespace
 
 std::string describe(aclError code, const char* function) {
@@ -30,8 +39,9 @@ std::string describe(aclError code, const char* function) {
   const std::string name = known == nullptr ? "an unknown code" : known;
   const std::string message = recent_message(function, c10::str(code, " ", name));
   std::string text = c10::str(function, " failed with ", name, " (", code, ")", message.empty() ? "" : ": ", message);
+  if (logs(LogPart::kAcl, LogLevel::kError)) log(LogPart::kAcl, LogLevel::kError, text);
   if (const Annotator more = annotator.load(std::memory_order_acquire)) text += more(function, text);
-  return text;
+  return compact(std::move(text));
 }
 
 void fail(aclError code, const char* function) {
@@ -44,7 +54,8 @@ void fail(aclError code, const char* function) {
 void warn_if_failed(aclError code, const char* function) noexcept {
   if (code == ACL_SUCCESS) return;
   try {
-    TORCH_WARN(describe(code, function));
+    const std::string text = describe(code, function);
+    if (options().warnings) TORCH_WARN(text);
   } catch (...) {  // a warning turned into an error has nobody to go to
   }
 }

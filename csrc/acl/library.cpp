@@ -3,12 +3,15 @@
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "acl/symbol.h"
+#include "core/log.h"
 #include "core/options.h"
 
 namespace torch_npu::acl {
@@ -124,8 +127,11 @@ class Library {
  private:
   explicit Library(const Choice& choice) : runtime_(open(choice.path)) {
     info_ = {choice.path.string(), choice.origin, version_of(runtime_), soc_of(runtime_)};
-    if (const auto log = FUNCTION_OF(runtime_, aclAppLog)) {
-      log(ACL_INFO, __func__, __FILE_NAME__, __LINE__, "torch_npu uses %s (%s)", info_.path.c_str(), info_.origin.c_str());
+    if (logs(LogPart::kAcl, LogLevel::kInfo)) {
+      log(LogPart::kAcl, LogLevel::kInfo, c10::str("the device library is ", info_.path, " (", info_.origin, ")"));
+    }
+    if (const auto write = FUNCTION_OF(runtime_, aclAppLog)) {
+      write(ACL_INFO, __func__, __FILE_NAME__, __LINE__, "torch_npu uses %s (%s)", info_.path.c_str(), info_.origin.c_str());
     }
   }
 
@@ -154,6 +160,18 @@ class Library {
 }  // namespace
 
 const LibraryInfo& library_info() { return Library::get().info(); }
+
+std::string package_version(const std::string& package) {
+  constexpr std::string_view kPackages[] = {"CANN", "RUNTIME", "COMPILER", "HCCL", "TOOLKIT", "OPP", "OPP_KERNEL", "DRIVER"};
+  TORCH_CHECK_VALUE(std::find(std::begin(kPackages), std::end(kPackages), package) != std::end(kPackages), "'", package,
+                    "' is no package of CANN; they are CANN, RUNTIME, COMPILER, HCCL, TOOLKIT, OPP, OPP_KERNEL and DRIVER.");
+  const auto get = FUNCTION_OF(runtime_library(), aclsysGetVersionStr);
+  std::string name = package;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  char version[ACL_PKG_VERSION_MAX_SIZE] = "";
+  if (get == nullptr || get(name.data(), version) != ACL_SUCCESS) return {};
+  return version;
+}
 
 void* runtime_library() { return Library::get().runtime(); }
 

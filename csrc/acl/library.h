@@ -21,6 +21,10 @@ struct LibraryInfo {
 // Loads the library if nobody did; throws one c10::Error if there is none. Initialises no device.
 C10_EXPORT const LibraryInfo& library_info();
 
+// The version of a package of CANN, such as 8.5.0; of softnpu, the one whose behaviour it follows. `package` is CANN, RUNTIME,
+// COMPILER, HCCL, TOOLKIT, OPP, OPP_KERNEL or DRIVER, else it throws. Empty where CANN cannot say.
+C10_EXPORT std::string package_version(const std::string& package);
+
 // libascendcl's handle of dlopen; loads it if nobody did.
 void* runtime_library();
 

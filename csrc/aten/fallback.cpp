@@ -45,7 +45,8 @@ bool count(const std::string& name, bool forced) {
 }
 
 void count_and_warn(const std::string& name, bool forced) {
-  if (count(name, forced)) {
+  if (logs(LogPart::kDispatch, LogLevel::kInfo)) log(LogPart::kDispatch, LogLevel::kInfo, name + " runs on the CPU");
+  if (count(name, forced) && options().warnings) {
     TORCH_WARN(name, " is not implemented on npu and runs on CPU, with copies both ways. torch.npu.fallback_stats() counts such ",
                "calls; TORCH_NPU_STRICT_FALLBACK=1 makes them errors.");
   }

@@ -94,7 +94,7 @@ template <class... Parameters, class... Args>
 // After the launch of an operator that may refuse values, such as indices: if it is over already and has failed, throws that now
 // and not at the next wait. Does not wait.
 inline void report_if_over(const char* name) {
-  if (launches_are_traced()) return;
+  if (failures_name_their_launch()) return;
   const NPUStream stream = getCurrentNPUStream();
   aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
   ACL_CALL(aclrtStreamQuery, stream.stream(), &status);

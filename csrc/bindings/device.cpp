@@ -64,6 +64,8 @@ void bind_device(py::module_& module) {
       ReleaseGil());
   module.def("_npu_device_properties", [](int64_t device) { return device_properties(checked_device(device)); });
   module.def("_npu_library_info", library);
+  module.def("_npu_is_support_inf_nan", supports_inf_nan);
+  module.def("_get_cann_version", acl::package_version, py::arg("module") = "CANN");
   module.def("_npu_default_generator", [](int64_t device) { return getDefaultNPUGenerator(checked_device(device)); });
 }
 

@@ -31,6 +31,8 @@ void bind_settings(py::module_& module) {
     return values;
   });
 
+  module.def("_transfers_to_npu", [] { return options().transfer_to_npu; });
+
   module.def("_record_launches", record_launches);
   module.def("_take_recorded_launches", take_recorded_launches);
 

@@ -8,7 +8,10 @@
 
 #include "acl/library.h"
 #include "acl/symbol.h"
+#include "core/affinity.h"
 #include "core/launch_trace.h"
+#include "core/log.h"
+#include "core/options.h"
 #include "core/uncached_memory.h"
 #include "core/wait.h"
 
@@ -79,6 +82,28 @@ std::string uuid_text(c10::DeviceIndex device) {
   return text;
 }
 
+// Whether the chip can compute with infinity and NaN.
+bool chip_has_inf_nan() {
+  int32_t has = 0;
+  const auto get = reinterpret_cast<decltype(&::aclGetCannAttribute)>(acl::find_symbol("aclGetCannAttribute"));
+  return get != nullptr && get(ACL_CANN_ATTR_INF_NAN, &has) == ACL_SUCCESS && has != 0;
+}
+
+void check_inf_nan_mode() {
+  TORCH_CHECK(options().inf_nan || options().may_saturate || !chip_has_inf_nan(), "INF_NAN_MODE_ENABLE=0 makes ",
+              acl::library_info().soc,
+              " hide overflows: infinity and NaN become the largest number and 0. Unset it, or set INF_NAN_MODE_FORCE_DISABLE=1 "
+              "too if that is what you want.");
+}
+
+// At the first use of a device, which is bound.
+void set_up_device(c10::DeviceIndex device) {
+  if (logs(LogPart::kAcl, LogLevel::kInfo)) {
+    log(LogPart::kAcl, LogLevel::kInfo, c10::str("npu:", static_cast<int>(device), " is in use"));
+  }
+  if (!supports_inf_nan() && chip_has_inf_nan()) ACL_CALL(aclrtSetDeviceSatMode, ACL_RT_OVERFLOW_MODE_SATURATION);
+}
+
 }  // namespace
 
 void detail::refuse_device(int64_t index) {
@@ -95,7 +120,9 @@ void detail::bind_current_device() {
   const c10::DeviceIndex device = thread_state().current_device;
   if (!exists(device)) refuse_device(device);
   ACL_CALL(aclrtSetDevice, device);
-  used_devices.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
+  const uint64_t bit = uint64_t{1} << device;
+  if (!(used_devices.fetch_or(bit, std::memory_order_relaxed) & bit)) set_up_device(device);
+  bind_to_cores_of(device);
   thread_state().bound_device = device;
 }
 
@@ -136,7 +163,9 @@ void initialize() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (is_initialized()) return;
-  const aclError code = ACL_FN(aclInit)(nullptr);
+  check_inf_nan_mode();
+  const std::string& config = options().init_config;
+  const aclError code = ACL_FN(aclInit)(config.empty() ? nullptr : config.c_str());
   if (code != ACL_ERROR_REPEAT_INITIALIZE) acl::check(code, "aclInit");  // another client of the library may have been first
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
   tell_device_origins();
@@ -144,6 +173,8 @@ void initialize() {
 }
 
 bool is_initialized() noexcept { return initialized.load(std::memory_order_acquire); }
+
+bool supports_inf_nan() { return chip_has_inf_nan() && options().inf_nan; }
 
 bool is_in_bad_fork() noexcept { return in_bad_fork.load(std::memory_order_relaxed); }
 
@@ -156,8 +187,9 @@ void synchronize_device(c10::DeviceIndex index) {
   refuse_in_forked_child();
   if (!has_context(device)) return;
   const BoundDevice bound(device);
-  wait_in_slices("aclrtSynchronizeDeviceWithTimeout",
-                 [](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeDeviceWithTimeout)(milliseconds); });
+  wait_in_slices(
+      "aclrtSynchronizeDeviceWithTimeout",
+      [](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeDeviceWithTimeout)(milliseconds); }, WaitFor::kDevice);
   after_synchronize();
 }
 

@@ -80,6 +80,8 @@ class BoundDevice {
 // Initialises the device library, which happens by itself at first use.
 C10_EXPORT void initialize();
 C10_EXPORT bool is_initialized() noexcept;
+// Whether operators give infinity and NaN: the chip can, and INF_NAN_MODE_ENABLE does not forbid it.
+C10_EXPORT bool supports_inf_nan();
 // Whether this is a child of fork() whose parent used a device.
 C10_EXPORT bool is_in_bad_fork() noexcept;
 // Whether device `index` was used by this process.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "acl/symbol.h"
+#include "core/log.h"
 #include "core/memory_pool.h"
 #include "core/out_of_memory.h"
 #include "core/wait.h"
@@ -264,6 +265,7 @@ void* DeviceCache::ask_source(HeldLock& lock, const StreamCache& cache, size_t b
     acl::check(code, "aclrtMalloc");
   }
   if (address != nullptr) ++stats_.num_device_alloc;
+  if (logs(LogPart::kMemory, LogLevel::kInfo)) log(LogPart::kMemory, LogLevel::kInfo, c10::str("took ", bytes, " bytes"));
   return address;
 }
 
@@ -527,6 +529,8 @@ void DeviceCache::release_segments(HeldLock& lock, const std::vector<Block*>& se
 }
 
 void DeviceCache::release_segment(Block* block) {
+  if (logs(LogPart::kMemory, LogLevel::kInfo))
+    log(LogPart::kMemory, LogLevel::kInfo, c10::str("gave back ", block->size, " bytes"));
   aclError code = ACL_SUCCESS;
   BlockPool& pool = block->cache->pool;
   if (pool.source != nullptr) {

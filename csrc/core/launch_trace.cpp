@@ -168,12 +168,18 @@ void detail::trace_launch(NPUStream stream, const char* op, std::string argument
   Record::get().add(op);
   const PythonLocation where = python_location.load(std::memory_order_acquire);
   Launch launch{0, op, std::move(arguments), where == nullptr ? std::string() : where()};
+  if (logs(LogPart::kDispatch, LogLevel::kDebug)) {
+    log(LogPart::kDispatch, LogLevel::kDebug,
+        c10::str(op, "(", launch.arguments, ") on stream ", stream.id(), " of npu:", static_cast<int>(stream.device_index()),
+                 "  # ", launch.python));
+  }
   if (options().launch_blocking) {
     awaited = &launch;
     const auto reset = c10::make_scope_exit([] { awaited = nullptr; });
     stream.synchronize();
     return;
   }
+  if (!options().debug) return;
   const LockedTraces traces;
   traces->by_stream.try_emplace(stream, stream).first->second.add(std::move(launch));
 }

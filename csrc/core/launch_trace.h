@@ -5,7 +5,7 @@
 //
 // ASCEND_LAUNCH_BLOCKING=1 waits for the operator, so that its failure is thrown by the call that made it. TORCH_NPU_DEBUG=1
 // keeps the order of launches and remembers, for each, the Python line and what `describe` says; the exception of a failed task
-// then names them. With neither, the exception says which switch to set.
+// then names them. With neither, the exception says which switch to set. TORCH_NPU_LOGS=+dispatch writes a line for each launch.
 #pragma once
 
 #include <string>
@@ -24,8 +24,14 @@ C10_EXPORT void trace_launch(NPUStream stream, const char* op, std::string argum
 
 // True if after_launch() has something to do.
 inline bool launches_are_traced() {
-  static const bool traced = options().launch_blocking || options().debug;
+  static const bool traced = options().launch_blocking || options().debug || logs(LogPart::kDispatch, LogLevel::kDebug);
   return traced;
+}
+
+// True if the failure of a launch names that launch by itself: what looks for it earlier has nothing to add.
+inline bool failures_name_their_launch() {
+  static const bool named = options().launch_blocking || options().debug;
+  return named;
 }
 
 // `describe` returns a std::string and is called only if launches are traced. Throws the failure of the operator, if it waits.

@@ -10,6 +10,7 @@
 
 #include "acl/symbol.h"
 #include "core/event.h"
+#include "core/options.h"
 #include "core/uncached_memory.h"
 #include "core/wait.h"
 
@@ -133,7 +134,8 @@ NPUStream getDefaultNPUStream(c10::DeviceIndex device) { return NPUStream(checke
 NPUStream getNPUStreamFromPool(bool high_priority, c10::DeviceIndex device) {
   const c10::DeviceIndex index = checked_device(device);
   const Kind kind = high_priority ? Kind::kHigh : Kind::kNormal;
-  const size_t slot = pool_of(index, kind).next.fetch_add(1, std::memory_order_relaxed) % kPoolSize;
+  static const auto streams_in_use = static_cast<size_t>(options().streams_per_device);
+  const size_t slot = pool_of(index, kind).next.fetch_add(1, std::memory_order_relaxed) % streams_in_use;
   pooled(index, kind, slot);
   return NPUStream(index, make_id(kind, slot));
 }

@@ -4,8 +4,8 @@
 //   aclnnX(workspace, bytes, executor, stream.stream());
 //
 // A stream is a value: a device and a StreamId. Each device has its default stream (StreamId 0) and pools of 32 streams of normal
-// and 32 of high priority, created at their first use, handed out in turn, and never destroyed. The current stream belongs to
-// thread and device. Streams made by others are wrapped by externalStream().
+// and 32 of high priority (8 of each where STREAMS_PER_DEVICE says so), created at their first use, handed out in turn, and never
+// destroyed. The current stream belongs to thread and device. Streams made by others are wrapped by externalStream().
 #pragma once
 
 #include <c10/core/Stream.h>

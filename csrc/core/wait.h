@@ -7,12 +7,17 @@
 // throws if the wait is to end. The work that was waited for goes on all the same. What is done within the first slice costs no
 // more than a plain call.
 //
+// A wait that takes longer than ACL_STREAM_TIMEOUT or ACL_DEVICE_SYNC_TIMEOUT allows throws, too. They are looked at between
+// slices.
+//
 // Each slice asks anew: where others record the event again, or keep the device busy without a pause, the wait goes on with them.
 //
 // Thread-safe.
 #pragma once
 
 #include <c10/macros/Export.h>
+
+#include <chrono>
 
 #include "acl/acl_rt.h"
 #include "acl/error.h"
@@ -35,11 +40,19 @@ class C10_EXPORT UninterruptedWaits {
   UninterruptedWaits& operator=(const UninterruptedWaits&) = delete;
 };
 
+enum class WaitFor { kStream, kDevice };
+
 namespace detail {
 
 constexpr int32_t kSlice = 50;  // milliseconds; no longer than a hand on the keyboard notices
 
 C10_EXPORT bool is_timeout(aclError code);
+
+// Throws the failure; with RESUME_MODE_ENABLE=1 it warns and returns.
+C10_EXPORT void fail_wait(aclError code, const char* function);
+
+// Throws, naming the variable that sets the limit, if a wait is over its limit whose first slice was over at `start`.
+C10_EXPORT void check_limit(WaitFor what, const char* function, std::chrono::steady_clock::time_point start);
 
 }  // namespace detail
 
@@ -50,13 +63,20 @@ bool wait_a_slice(const char* function, const Attempt& attempt) {
   const aclError code = attempt(detail::kSlice);
   if (code == ACL_SUCCESS) [[likely]]
     return true;
-  if (!detail::is_timeout(code)) acl::fail(code, function);
-  return false;
+  if (detail::is_timeout(code)) return false;
+  detail::fail_wait(code, function);
+  return true;
 }
 
 template <typename Attempt>
-void wait_in_slices(const char* function, const Attempt& attempt) {
-  while (!wait_a_slice(function, attempt)) check_interrupt();
+void wait_in_slices(const char* function, const Attempt& attempt, WaitFor what = WaitFor::kStream) {
+  if (wait_a_slice(function, attempt)) [[likely]]
+    return;
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    detail::check_limit(what, function, start);
+    check_interrupt();
+  } while (!wait_a_slice(function, attempt));
 }
 
 }  // namespace torch_npu

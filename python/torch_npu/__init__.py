@@ -39,7 +39,7 @@ def _version(name):
 
 _check_torch()
 
-from . import _C, _interchange, _second_names, _tracing, npu, softnpu  # noqa: E402, F401
+from . import _C, _interchange, _second_names, _tracing, npu, softnpu  # noqa: E402
 from ._not_offered import npu_fusion_attention  # noqa: E402
 from .multiprocessing import reductions  # noqa: E402
 
@@ -58,3 +58,7 @@ def __getattr__(name):
     if name in _ON_DEMAND:
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if _C._transfers_to_npu():
+    from .contrib import transfer_to_npu  # noqa: F401
