@@ -33,7 +33,7 @@ def _register():
 def _version(name):
     # torch.version.cann: asking for it, not importing this package, loads the device library.
     if name == "cann":
-        return npu.library_info()["version"]
+        return _C._get_cann_version("CANN")
     raise AttributeError(f"module 'torch.version' has no attribute {name!r}")
 
 
