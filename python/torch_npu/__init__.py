@@ -5,10 +5,14 @@ No device is touched by the import; a missing device library is reported by the 
 
 import importlib
 
-import torch
+from ._commands import run_if_asked
 
-from ._built_for import TORCH as _BUILT_FOR
-from .version import __version__
+run_if_asked()
+
+import torch  # noqa: E402
+
+from ._built_for import TORCH as _BUILT_FOR  # noqa: E402
+from .version import __version__  # noqa: E402
 
 
 def _check_torch():

@@ -1,0 +1,1 @@
+"""Commands for users: `npu-smi` (smi.py). `python -m torch_npu.doctor` is one level up."""

@@ -1,0 +1,165 @@
+"""python -m torch_npu.doctor: it says what is wrong and how to mend it, above all where nothing can be imported."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch_npu
+
+PACKAGE = Path(torch_npu.__file__).parent
+
+
+@pytest.fixture
+def doctor(tmp_path):
+    def run(*arguments, first=None, **environment):
+        """first: a folder in which Python looks for packages before all others."""
+        environment = {**os.environ, **environment}
+        if first is not None:
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(first), environment.get("PYTHONPATH")]))
+        command = [sys.executable, "-m", "torch_npu.doctor", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+
+    return run
+
+
+def findings(done, status):
+    assert done.returncode == status, done.stdout + done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["ok"] == (status == 0)
+    assert all(bool(finding["fix"]) == (finding["state"] == "problem") for finding in answer["findings"])
+    return answer["findings"]
+
+
+def about(found, subject, state):
+    return [
+        finding["text"] + " -> " + finding["fix"] for finding in found if (finding["about"], finding["state"]) == (subject, state)
+    ]
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A copy of the package whose parts can be spoilt; the copy of a library is a link."""
+    copy = tmp_path / "site" / "torch_npu"
+    copy.mkdir(parents=True)
+    for path in PACKAGE.iterdir():
+        if path.name not in ("lib", "__pycache__"):
+            (copy / path.name).symlink_to(path.resolve())
+    (copy / "lib").mkdir()
+    for path in (PACKAGE / "lib").iterdir():
+        (copy / "lib" / path.name).symlink_to(path.resolve())
+    return copy
+
+
+def spoil(path, content):
+    path.unlink()
+    path.write_bytes(content)
+
+
+def test_a_healthy_installation(doctor):
+    done = doctor()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "problem" not in done.stdout
+    assert done.stdout.endswith("torch_npu works here.\n")
+    for words in (
+        torch_npu.__version__,
+        "which torch_npu was built for",
+        "libascendcl.so (softnpu)",
+        "the same as on the CPU",
+        "GLIBCXX",
+    ):
+        assert words in done.stdout
+    assert f"python: {sys.version.split()[0]}, {sys.executable}" in done.stdout
+
+
+def test_a_wrong_library_path(doctor, tmp_path):
+    found = findings(doctor("--json", TORCH_NPU_LIBRARY_PATH=str(tmp_path)), 1)
+    (text,) = about(found, "device library", "problem")
+    assert "no libascendcl.so" in text
+    assert f"TORCH_NPU_LIBRARY_PATH is '{tmp_path}': correct or unset it" in text
+    assert about(found, "import torch_npu", "problem") == []
+
+
+def test_variables_with_bad_values_and_misspelt_ones(doctor):
+    environment = {"TASK_QUEUE_ENABLE": "yes", "SOFTNPU_LAUNCH": "later", "SOFTNPU_LUNCH": "sync", "TORCH_NPU_DEBUG": "1"}
+    found = findings(doctor("--json", TORCH_NPU_WARNING_DISABLE="1", **environment), 1)
+    bad = about(found, "environment", "problem")
+    assert len(bad) == 2
+    assert any("TASK_QUEUE_ENABLE is 'yes', but must be 0, 1 or 2" in text for text in bad)
+    assert any("bad value 'later' of SOFTNPU_LAUNCH" in text and "correct or unset SOFTNPU_LAUNCH" in text for text in bad)
+    assert any(
+        "SOFTNPU_LUNCH=sync is read by nothing here; did you mean SOFTNPU_LAUNCH?" in text
+        for text in about(found, "environment", "note")
+    )
+    assert any(text.startswith("TORCH_NPU_DEBUG=1") for text in about(found, "environment", "ok"))
+
+
+def test_no_device(doctor):
+    (text,) = about(findings(doctor("--json", ASCEND_RT_VISIBLE_DEVICES=""), 1), "devices", "problem")
+    assert "ASCEND_RT_VISIBLE_DEVICES is ''; unset it" in text
+
+
+def test_another_torch(doctor, tmp_path):
+    other = tmp_path / "other"
+    (other / "torch").mkdir(parents=True)
+    (other / "torch" / "__init__.py").write_text("__version__ = '2.9.1'\n")
+    (other / "torch-2.9.1.dist-info").mkdir()
+    (other / "torch-2.9.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.1\n")
+    found = findings(doctor("--json", first=other), 1)
+    (text,) = about(found, "torch", "problem")
+    assert "torch 2.9.1 is installed, but torch_npu was built for torch 2.13" in text
+    assert "install torch 2.13, or a torch_npu that was built for torch 2.9" in text
+    assert (
+        len([finding for finding in found if finding["about"].startswith("import torch") and finding["state"] == "problem"]) == 1
+    )
+
+
+def test_a_broken_plugin(doctor, package):
+    (bindings,) = package.glob("_C*.so")
+    spoil(bindings, b"no library")
+    found = findings(doctor("--json", first=package.parent, TORCH_DEVICE_BACKEND_AUTOLOAD="0"), 1)
+    (text,) = about(found, "import torch_npu", "problem")
+    assert "ImportError" in text
+    assert about(found, "import torch", "problem") == []
+
+
+def test_missing_files(doctor, package):
+    (package / "lib" / "libopapi.so").unlink()
+    found = findings(doctor("--json", first=package.parent, TORCH_DEVICE_BACKEND_AUTOLOAD="0"), 1)
+    (text,) = about(found, "files", "problem")
+    assert "lib/libopapi.so missing" in text
+
+
+def test_a_crash_is_told_with_its_place(doctor, package):
+    (package / "npu").unlink()
+    shutil.copytree(PACKAGE / "npu", package / "npu")
+    (package / "npu" / "memory.py").write_text("import os\nos.abort()\n")
+    found = findings(doctor("--json", first=package.parent, TORCH_DEVICE_BACKEND_AUTOLOAD="0"), 1)
+    (text,) = about(found, "import torch_npu", "problem")
+    assert "died of signal 6" in text
+    assert "faulthandler" in text
+
+
+def test_a_libstdcxx_that_is_too_old(doctor, package):
+    spoil(package / "lib" / "libopapi.so", b"\0GLIBCXX_3.4.99\0")
+    (text,) = about(
+        findings(doctor("--json", first=package.parent, TORCH_DEVICE_BACKEND_AUTOLOAD="0"), 1), "libstdc++", "problem"
+    )
+    assert "GLIBCXX_3.4.99 is needed" in text
+    assert "LD_LIBRARY_PATH" in text
+
+
+def test_the_vendors_distribution_of_the_same_name(doctor, tmp_path):
+    metadata = tmp_path / "vendor" / "torch_npu-2.13.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torch_npu\nVersion: 2.13.0\n")
+    (text,) = about(findings(doctor("--json", first=metadata.parent), 1), "torch_npu", "problem")
+    assert "the distribution torch_npu is 2.13.0, the vendor's" in text
+
+
+def test_no_room_for_the_account(doctor):
+    (text,) = about(findings(doctor("--json", SOFTNPU_LEDGER_DIR="/proc/none"), 1), "shared memory", "problem")
+    assert "SOFTNPU_LEDGER_DIR" in text
