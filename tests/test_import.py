@@ -116,10 +116,3 @@ def test_modules_under_torch_npu_are_the_packages_own(python):
 def test_every_public_name_exists():
     for name in torch.npu.__all__:
         assert hasattr(torch.npu, name), name
-
-
-def test_a_fused_operator_that_clients_import_says_what_to_use_instead():
-    from torch_npu import npu_fusion_attention
-
-    with pytest.raises(NotImplementedError, match="scaled_dot_product_attention"):
-        npu_fusion_attention(None, None, None, 1, "BSND")

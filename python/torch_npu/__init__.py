@@ -31,6 +31,7 @@ def _register():
     quantized = [torch.quint8, torch.quint4x2, torch.quint2x4, torch.qint32, torch.qint8]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True, unsupported_dtype=quantized)
     reductions._register()
+    ops.register()
     torch.version.__getattr__ = _version
 
 
@@ -43,8 +44,7 @@ def _version(name):
 
 _check_torch()
 
-from . import _C, _interchange, _second_names, _tracing, npu, softnpu  # noqa: E402
-from ._not_offered import npu_fusion_attention  # noqa: E402
+from . import _C, _interchange, _second_names, _tracing, npu, ops, softnpu  # noqa: E402
 from .multiprocessing import reductions  # noqa: E402
 
 _register()
@@ -52,7 +52,7 @@ _interchange.register()
 _tracing.register()
 _switches = npu.debug._from_environment()
 
-__all__ = ["__version__", "npu", "npu_fusion_attention", "softnpu"]
+__all__ = ["__version__", "npu", "softnpu"]
 
 _ON_DEMAND = {"distributed", "jit", "optim", "profiler", "testing", "utils"}
 
@@ -61,7 +61,7 @@ def __getattr__(name):
     # `torch_npu.optim` needs no import of its own, and costs nothing where nobody asks for it.
     if name in _ON_DEMAND:
         return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return ops.public(name)
 
 
 if _C._transfers_to_npu():

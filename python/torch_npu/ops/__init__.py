@@ -1,0 +1,92 @@
+"""The operators of the namespace npu: torch.ops.npu.NAME by their schemas, torch_npu.NAME as Python functions.
+
+    y, rstd = torch_npu.npu_rms_norm(x, weight, epsilon=1e-6)
+    y, rstd = torch.ops.npu.npu_rms_norm(x, weight, 1e-6)
+
+Each is a composition of ATen operators. So it runs on the tensors' device, npu or cpu or meta, is differentiable where the
+formula is, and torch.compile sees through it. A fused kernel it is not: softnpu has none, and the results are those of the
+formula.
+
+A family (a file beside this one) is imported when one of its names is first asked for; nothing is paid for the others.
+"""
+
+import importlib
+
+import torch
+
+from . import dtypes
+
+FAMILIES = {
+    "activation": "fast_gelu npu_fast_gelu npu_gelu npu_gelu_mul npu_geglu npu_swiglu npu_clipped_swiglu npu_mish npu_silu"
+    " npu_silu_",
+    "attention": "npu_fusion_attention npu_fusion_attention_v2 npu_prompt_flash_attention npu_incre_flash_attention"
+    " npu_fused_infer_attention_score npu_attention_update",
+    "boxes": "npu_iou npu_ptiou npu_giou npu_diou npu_ciou npu_bounding_box_encode npu_bounding_box_decode npu_yolo_boxes_encode"
+    " npu_anchor_response_flags npu_grid_assign_positive",
+    "convolution": "npu_conv2d npu_conv3d npu_conv_transpose2d npu_convolution npu_convolution_transpose npu_deformable_conv2d",
+    "dropout": "_npu_dropout _dropout_with_byte_mask dropout_with_byte_mask npu_dropout_with_add_softmax",
+    "encoder": "npu_fused_attention_score npu_fused_attention_score_fwd npu_fused_attention_layernorm_qkv_fwd"
+    " npu_multi_head_attention",
+    "format": "npu_format_cast npu_format_cast_ _npu_format_cast get_npu_format empty_with_format unsafe_empty_with_format"
+    " empty_with_swapped_memory get_storage_size copy_memory_ npu_change_data_ptr",
+    "grouped": "npu_grouped_matmul npu_ffn",
+    "linear": "npu_linear npu_bmmV2 npu_transpose_batchmatmul npu_mm_all_reduce_base npu_mm_reduce_scatter_base"
+    " npu_all_gather_base_mm matmul_checksum",
+    "loss": "npu_softmax_cross_entropy_with_logits npu_cross_entropy_loss npu_scaled_masked_softmax"
+    " npu_masked_softmax_with_rel_pos_bias",
+    "moe": "npu_moe_compute_expert_tokens npu_moe_finalize_routing npu_moe_gating_top_k npu_moe_gating_top_k_softmax"
+    " npu_moe_gating_top_k_softmax_v2 npu_moe_init_routing npu_moe_init_routing_v2 npu_moe_token_permute npu_moe_token_unpermute",
+    "nms": "npu_batch_nms npu_nms_v4 npu_nms_with_mask",
+    "norm": "npu_rms_norm npu_gemma_rms_norm npu_add_rms_norm npu_add_rms_norm_cast npu_add_layer_norm npu_deep_norm"
+    " npu_group_norm_silu npu_group_norm_swish npu_layer_norm_eval",
+    "quant": "npu_quantize npu_anti_quant npu_dynamic_quant npu_dynamic_quant_asymmetric npu_group_quant npu_trans_quant_param"
+    " npu_convert_weight_to_int4pack npu_dtype_cast _npu_dtype_cast npu_dtype_cast_",
+    "quant_matmul": "npu_quant_matmul npu_weight_quant_batchmatmul npu_quant_conv2d",
+    "recurrent": "npu_lstm npu_lstm_cell npu_gru",
+    "roi": "npu_roi_align npu_ps_roi_pooling",
+    "rope": "npu_rotary_mul npu_apply_rotary_pos_emb npu_interleave_rope npu_mrope",
+    "rotated": "npu_rotated_iou npu_rotated_overlaps",
+    "sampling": "npu_top_k_top_p npu_sim_exponential_ npu_random_choice_with_mask",
+    "shape": "npu_confusion_transpose npu_transpose npu_slice npu_indexing npu_pad npu_reshape npu_broadcast npu_stride_add"
+    " npu_one_hot npu_max npu_min npu_sort_v2 npu_scatter_nd_update npu_scatter_nd_update_ npu_scatter scatter_update"
+    " scatter_update_ npu_sign_bits_pack npu_sign_bits_unpack npu_gather_sparse_index npu_prefetch one_",
+    "status": "npu_alloc_float_status npu_get_float_status npu_clear_float_status",
+}
+_ELSEWHERE = {"Format": "ops.format", "erase_stream": "ops.format", "HiFloat8Tensor": "_hifloat8"}
+FAMILY_OF = {name: family for family, names in FAMILIES.items() for name in names.split()}
+
+
+def load(name):
+    """Defines the operator of that name, with its family. Says whether there is one."""
+    family = FAMILY_OF.get(name)
+    if family is not None:
+        importlib.import_module(f"{__name__}.{family}")
+    return family is not None
+
+
+def public(name):
+    """torch_npu.NAME of an operator, of a number that names a data type, or of what belongs to them; or AttributeError."""
+    if load(name):
+        return importlib.import_module(f"{__name__}._define").PUBLIC[name]
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f"torch_npu.{_ELSEWHERE[name]}"), name)
+    if name in dtypes.TOKENS:
+        return dtypes.TOKENS[name]
+    raise AttributeError(f"module 'torch_npu' has no attribute {name!r}")
+
+
+class _Namespace(torch._ops._OpNamespace):
+    """torch.ops.npu: what is asked for is defined first."""
+
+    def __getattr__(self, name):
+        load(name)
+        return super().__getattr__(name)
+
+    def __dir__(self):
+        return sorted(set(super().__dir__()) | set(FAMILY_OF))
+
+
+def register():
+    torch.ops.npu = _Namespace("npu")
+    torch.Tensor.npu_format_cast = lambda self, acl_format: public("npu_format_cast")(self, acl_format)
+    torch.Tensor.npu_format_cast_ = lambda self, acl_format: public("npu_format_cast_")(self, acl_format)

@@ -1,0 +1,95 @@
+"""How a family defines its operators.
+
+    @op("npu_linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", called=lambda input_, weight, bias=None: ...)
+    def linear(input, weight, bias=None):
+        "What it computes."
+
+The function receives the schema's arguments. `called` gives torch_npu.npu_linear the names and defaults of its parameters where
+they are not those of the schema; calls may use the schema's names as well, and give keyword-only arguments by position.
+A dtype reaches a parameter of the schema's type `int` as a number, see dtypes.py.
+"""
+
+import functools
+import inspect
+
+import torch
+
+LIBRARY = torch.library.Library("npu", "FRAGMENT")
+PUBLIC = {}
+
+
+def op(schema, called=None):
+    """Defines npu::NAME, all backends and autograd by the decorated function, and torch_npu.NAME."""
+
+    def define(function):
+        name = schema[: schema.index("(")]
+        LIBRARY.define(schema)
+        LIBRARY.impl(name, function, "CompositeImplicitAutograd")
+        base = name.split(".")[0]
+        if base not in PUBLIC or called:
+            PUBLIC[base] = _public(base, torch._C.parse_schema(f"npu::{schema}").arguments, function, called)
+        return function
+
+    return define
+
+
+def function(plain):
+    """torch_npu.NAME of a function that is no operator."""
+    PUBLIC[plain.__name__] = plain
+    return plain
+
+
+def check(condition, operator, message):
+    """Raises ValueError, which names the operator."""
+    if not condition:
+        raise ValueError(f"{operator}: {message}")
+
+
+def refuse(operator, **arguments):
+    """Raises NotImplementedError if any of the arguments, which softnpu has no use for, is given."""
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        raise NotImplementedError(f"{operator} does not offer the argument {', '.join(given)}; leave it out")
+
+
+def _public(name, arguments, function, called):
+    own = [argument.name for argument in arguments]
+    positional = sum(not argument.kwarg_only for argument in arguments)
+    signature = inspect.signature(called) if called else inspect.Signature([_parameter(argument) for argument in arguments])
+    listed = list(signature.parameters)
+    unused_self = listed[0] == "self" and "query" in listed
+    if unused_self:
+        del listed[0]
+    order = [own[i] if name not in own and i < len(own) else name for i, name in enumerate(listed)]
+    renamed = dict(zip(listed, order, strict=True))
+    order += [name for name in own if name not in order]
+    tensors = {i for i, argument in enumerate(arguments) if str(argument.type) == "Tensor" and not argument.kwarg_only}
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        if unused_self:
+            kwargs.pop("self", None)
+            args = args[1:] if len(args) > positional else args
+        kwargs = {renamed.get(key, key): value for key, value in kwargs.items()}
+        if len(args) > len(order):
+            raise TypeError(f"{name}() takes {len(order)} arguments, but {len(args)} were given")
+        for key, value in zip(order[positional:], args[positional:], strict=False):
+            if key in kwargs:
+                raise TypeError(f"{name}() got multiple values for argument '{key}'")
+            kwargs[key] = value
+        for i in tensors:
+            if i < len(args) and args[i] is None:
+                raise TypeError(f"{name}() takes a tensor for the argument '{own[i]}', not None")
+        if kwargs.get("out", call) is None:
+            del kwargs["out"]
+        return getattr(torch.ops.npu, name)(*args[:positional], **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    call.__module__ = "torch_npu"
+    call.__signature__ = signature
+    return call
+
+
+def _parameter(argument):
+    default = argument.default_value if argument.has_default_value() else inspect.Parameter.empty
+    return inspect.Parameter(argument.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)

@@ -1,0 +1,482 @@
+"""Attention over whole sequences: softmax(scale q k^T, masked) v, computed in float32 for half precision.
+
+Layouts are BSH, SBH, BSND, BNSD (batch, sequence, heads, dimension; H = heads * dimension) and TND, where the sequences of a
+batch lie one behind the other and actual_seq_qlen and actual_seq_kvlen say where each ends. Fewer heads of key and value than of
+query are shared by groups of query heads. A mask hides where it is True. A row that is hidden as a whole gives zeros.
+
+sparse_mode says what the mask means: 0 and 1 as it is (0: and not outside of pre and next tokens), 2 causal from the upper left
+corner, 3 causal from the lower right corner, 4 a band of pre and next tokens from the lower right corner, 5 as it is, 6 as 3,
+with the first prefix[b] keys visible. Without a mask nothing is hidden, whatever the mode is.
+"""
+
+import torch
+
+from ._define import check, op, refuse
+
+EVERYTHING = 2147483647
+
+
+@op(
+    "npu_fusion_attention(Tensor query, Tensor key, Tensor value, int head_num, str input_layout, Tensor? pse=None,"
+    " Tensor? padding_mask=None, Tensor? atten_mask=None, float scale=1., float keep_prob=1., int pre_tockens=2147483647,"
+    " int next_tockens=2147483647, int inner_precise=0, int[]? prefix=None, int[]? actual_seq_qlen=None,"
+    ' int[]? actual_seq_kvlen=None, int sparse_mode=0, bool gen_mask_parallel=True, bool sync=False, str softmax_layout="",'
+    " Tensor? sink=None, Tensor? dropout_mask=None, int seed=0, int offset=0)"
+    " -> (Tensor, Tensor, Tensor, Tensor, int, int, int)"
+)
+def npu_fusion_attention(
+    query,
+    key,
+    value,
+    head_num,
+    input_layout,
+    pse=None,
+    padding_mask=None,
+    atten_mask=None,
+    scale=1.0,
+    keep_prob=1.0,
+    pre_tockens=EVERYTHING,
+    next_tockens=EVERYTHING,
+    inner_precise=0,
+    prefix=None,
+    actual_seq_qlen=None,
+    actual_seq_kvlen=None,
+    sparse_mode=0,
+    gen_mask_parallel=True,
+    sync=False,
+    softmax_layout="",
+    sink=None,
+    dropout_mask=None,
+    seed=0,
+    offset=0,
+):
+    """(out, softmax_max, softmax_sum, empty, seed, offset, numels): attention for training, with dropout of 1 - keep_prob.
+
+    scale (q k^T + pse) is what is softmaxed. softmax_max and softmax_sum are float32, [B, N, S, 8], for TND [T, N, 8], the same
+    value eight times. seed repeats a dropout; numels is the size of its mask."""
+    name = "npu_fusion_attention"
+    refuse(name, padding_mask=padding_mask, dropout_mask=dropout_mask)
+    mask = _Mask(name, atten_mask, sparse_mode, pre_tockens, next_tockens, prefix)
+    return _train(
+        name, query, key, value, head_num, input_layout, pse, True, mask, scale, keep_prob, actual_seq_qlen, actual_seq_kvlen,
+        sink, seed, offset,
+    )  # fmt: skip
+
+
+@op(
+    "npu_fusion_attention_v2(Tensor query, Tensor key, Tensor value, int head_num, str input_layout, *, Tensor? pse=None,"
+    " Tensor? padding_mask=None, Tensor? atten_mask=None, Tensor? query_rope=None, Tensor? key_rope=None, float scale=1.,"
+    " float keep_prob=1., int pre_tokens=2147483647, int next_tokens=2147483647, int inner_precise=0, int[]? prefix=None,"
+    " int[]? actual_seq_qlen=None, int[]? actual_seq_kvlen=None, int sparse_mode=0, bool gen_mask_parallel=True, bool sync=False,"
+    ' int pse_type=1, int[]? q_start_idx=None, int[]? kv_start_idx=None, str softmax_layout="", Tensor? sink=None,'
+    " Tensor? dropout_mask=None, int seed=0, int offset=0) -> (Tensor, Tensor, Tensor, Tensor, int, int, int)"
+)
+def npu_fusion_attention_v2(
+    query,
+    key,
+    value,
+    head_num,
+    input_layout,
+    *,
+    pse=None,
+    padding_mask=None,
+    atten_mask=None,
+    query_rope=None,
+    key_rope=None,
+    scale=1.0,
+    keep_prob=1.0,
+    pre_tokens=EVERYTHING,
+    next_tokens=EVERYTHING,
+    inner_precise=0,
+    prefix=None,
+    actual_seq_qlen=None,
+    actual_seq_kvlen=None,
+    sparse_mode=0,
+    gen_mask_parallel=True,
+    sync=False,
+    pse_type=1,
+    q_start_idx=None,
+    kv_start_idx=None,
+    softmax_layout="",
+    sink=None,
+    dropout_mask=None,
+    seed=0,
+    offset=0,
+):
+    """npu_fusion_attention; pse_type 0 adds pse after the scaling. q k^T + query_rope key_rope^T, if those are given (TND,
+    BSND and BNSD)."""
+    name = "npu_fusion_attention_v2"
+    refuse(name, padding_mask=padding_mask, dropout_mask=dropout_mask, q_start_idx=q_start_idx, kv_start_idx=kv_start_idx)
+    check(pse_type in (0, 1), name, f"pse_type is 0 or 1, not {pse_type}; for ALiBi pass the slopes times distances as pse")
+    check((query_rope is None) == (key_rope is None), name, "query_rope and key_rope come together")
+    if query_rope is not None:
+        check(input_layout in ("TND", "BSND", "BNSD"), name, f"query_rope needs the layout TND, BSND or BNSD, not {input_layout}")
+        query, key = torch.cat((query, query_rope), -1), torch.cat((key, key_rope), -1)
+    mask = _Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, prefix)
+    return _train(
+        name, query, key, value, head_num, input_layout, pse, pse_type == 1, mask, scale, keep_prob, actual_seq_qlen,
+        actual_seq_kvlen, sink, seed, offset,
+    )  # fmt: skip
+
+
+@op(
+    "npu_prompt_flash_attention(Tensor query, Tensor key, Tensor value, *, Tensor? padding_mask=None, Tensor? atten_mask=None,"
+    " Tensor? pse_shift=None, int[]? actual_seq_lengths=None, Tensor? deq_scale1=None, Tensor? quant_scale1=None,"
+    " Tensor? deq_scale2=None, Tensor? quant_scale2=None, Tensor? quant_offset2=None, int num_heads=1, float scale_value=1.0,"
+    ' int pre_tokens=2147483647, int next_tokens=0, str input_layout="BSH", int num_key_value_heads=0,'
+    " int[]? actual_seq_lengths_kv=None, int sparse_mode=0) -> Tensor",
+    called=lambda self, query, key, value, padding_mask, atten_mask, pse_shift, actual_seq_lengths, num_heads, scale_value,
+    pre_tokens, next_tokens, input_layout, num_key_value_heads: ...,
+)  # fmt: skip
+def npu_prompt_flash_attention(
+    query,
+    key,
+    value,
+    *,
+    padding_mask=None,
+    atten_mask=None,
+    pse_shift=None,
+    actual_seq_lengths=None,
+    deq_scale1=None,
+    quant_scale1=None,
+    deq_scale2=None,
+    quant_scale2=None,
+    quant_offset2=None,
+    num_heads=1,
+    scale_value=1.0,
+    pre_tokens=EVERYTHING,
+    next_tokens=0,
+    input_layout="BSH",
+    num_key_value_heads=0,
+    actual_seq_lengths_kv=None,
+    sparse_mode=0,
+):
+    """Attention of prompts, for inference: actual_seq_lengths and actual_seq_lengths_kv say how much of each sequence counts
+    (for TND where each ends). pse_shift is added after the scaling. The layout BNSD_BSND takes BNSD and gives BSND."""
+    name = "npu_prompt_flash_attention"
+    refuse(
+        name,
+        padding_mask=padding_mask,
+        deq_scale1=deq_scale1,
+        quant_scale1=quant_scale1,
+        deq_scale2=deq_scale2,
+        quant_scale2=quant_scale2,
+        quant_offset2=quant_offset2,
+    )
+    mask = _Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, None)
+    return _infer(
+        name, query, key, value, num_heads, num_key_value_heads, input_layout, pse_shift, mask, scale_value, actual_seq_lengths,
+        actual_seq_lengths_kv,
+    )[0]  # fmt: skip
+
+
+@op(
+    "npu_incre_flash_attention(Tensor query, Tensor key, Tensor value, *, Tensor? padding_mask=None, Tensor? atten_mask=None,"
+    " Tensor? pse_shift=None, SymInt[]? actual_seq_lengths=None, Tensor? antiquant_scale=None, Tensor? antiquant_offset=None,"
+    " Tensor? block_table=None, Tensor? dequant_scale1=None, Tensor? quant_scale1=None, Tensor? dequant_scale2=None,"
+    " Tensor? quant_scale2=None, Tensor? quant_offset2=None, Tensor? kv_padding_size=None, int num_heads=1,"
+    ' float scale_value=1.0, str input_layout="BSH", int num_key_value_heads=0, int block_size=0, int inner_precise=1) -> Tensor',
+    called=lambda self, query, key, value, padding_mask, atten_mask, pse_shift, actual_seq_lengths, num_heads, scale_value,
+    input_layout, num_key_value_heads: ...,
+)  # fmt: skip
+def npu_incre_flash_attention(
+    query,
+    key,
+    value,
+    *,
+    padding_mask=None,
+    atten_mask=None,
+    pse_shift=None,
+    actual_seq_lengths=None,
+    antiquant_scale=None,
+    antiquant_offset=None,
+    block_table=None,
+    dequant_scale1=None,
+    quant_scale1=None,
+    dequant_scale2=None,
+    quant_scale2=None,
+    quant_offset2=None,
+    kv_padding_size=None,
+    num_heads=1,
+    scale_value=1.0,
+    input_layout="BSH",
+    num_key_value_heads=0,
+    block_size=0,
+    inner_precise=1,
+):
+    """Attention of one new token per sequence; actual_seq_lengths says how much of key and value counts. With block_table,
+    [B, blocks], key and value are pages: [pages, block_size, H], or [pages, N, block_size, D]."""
+    name = "npu_incre_flash_attention"
+    refuse(
+        name,
+        padding_mask=padding_mask,
+        antiquant_scale=antiquant_scale,
+        antiquant_offset=antiquant_offset,
+        dequant_scale1=dequant_scale1,
+        quant_scale1=quant_scale1,
+        dequant_scale2=dequant_scale2,
+        quant_scale2=quant_scale2,
+        quant_offset2=quant_offset2,
+        kv_padding_size=kv_padding_size,
+    )
+    if block_table is not None:
+        key, value = (_unpaged(pages, block_table, input_layout, num_key_value_heads or num_heads) for pages in (key, value))
+    mask = _Mask(name, atten_mask, 1, EVERYTHING, EVERYTHING, None)
+    return _infer(
+        name,
+        query,
+        key,
+        value,
+        num_heads,
+        num_key_value_heads,
+        input_layout,
+        pse_shift,
+        mask,
+        scale_value,
+        None,
+        actual_seq_lengths,
+    )[0]
+
+
+@op(
+    "npu_fused_infer_attention_score(Tensor query, Tensor key, Tensor value, *, Tensor? pse_shift=None, Tensor? atten_mask=None,"
+    " SymInt[]? actual_seq_lengths=None, SymInt[]? actual_seq_lengths_kv=None, Tensor? dequant_scale1=None,"
+    " Tensor? quant_scale1=None, Tensor? dequant_scale2=None, Tensor? quant_scale2=None, Tensor? quant_offset2=None,"
+    " Tensor? antiquant_scale=None, Tensor? antiquant_offset=None, Tensor? key_antiquant_scale=None,"
+    " Tensor? key_antiquant_offset=None, Tensor? value_antiquant_scale=None, Tensor? value_antiquant_offset=None,"
+    " Tensor? block_table=None, Tensor? query_padding_size=None, Tensor? kv_padding_size=None, Tensor? key_shared_prefix=None,"
+    " Tensor? value_shared_prefix=None, SymInt[]? actual_shared_prefix_len=None, Tensor? query_rope=None, Tensor? key_rope=None,"
+    " Tensor? key_rope_antiquant_scale=None, int num_heads=1, float scale=1.0, int pre_tokens=2147483647,"
+    ' int next_tokens=2147483647, str input_layout="BSH", int num_key_value_heads=0, int sparse_mode=0, int inner_precise=0,'
+    " int block_size=0, int antiquant_mode=0, int key_antiquant_mode=0, int value_antiquant_mode=0, bool softmax_lse_flag=False)"
+    " -> (Tensor, Tensor)"
+)
+def npu_fused_infer_attention_score(
+    query,
+    key,
+    value,
+    *,
+    pse_shift=None,
+    atten_mask=None,
+    actual_seq_lengths=None,
+    actual_seq_lengths_kv=None,
+    block_table=None,
+    query_rope=None,
+    key_rope=None,
+    num_heads=1,
+    scale=1.0,
+    pre_tokens=EVERYTHING,
+    next_tokens=EVERYTHING,
+    input_layout="BSH",
+    num_key_value_heads=0,
+    sparse_mode=0,
+    inner_precise=0,
+    block_size=0,
+    antiquant_mode=0,
+    key_antiquant_mode=0,
+    value_antiquant_mode=0,
+    softmax_lse_flag=False,
+    **others,
+):
+    """(out, lse): attention of prompts or of new tokens, see npu_prompt_flash_attention and npu_incre_flash_attention; lse,
+    the log of the softmax' sum, [B, N, S, 1] in float32, is zero unless softmax_lse_flag."""
+    name = "npu_fused_infer_attention_score"
+    refuse(name, query_rope=query_rope, key_rope=key_rope, **others)
+    if block_table is not None:
+        key, value = (_unpaged(pages, block_table, input_layout, num_key_value_heads or num_heads) for pages in (key, value))
+    mask = _Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, None)
+    out, lse = _infer(
+        name, query, key, value, num_heads, num_key_value_heads, input_layout, pse_shift, mask, scale, actual_seq_lengths,
+        actual_seq_lengths_kv,
+    )  # fmt: skip
+    return out, lse if softmax_lse_flag else lse.new_zeros(1)
+
+
+@op("npu_attention_update(Tensor[] lse, Tensor[] local_out, int update_type) -> (Tensor, Tensor)")
+def npu_attention_update(lse, local_out, update_type):
+    """(out, lse): the attention over all keys, from that over parts of them; lse is empty for update_type 0."""
+    check(update_type in (0, 1), "npu_attention_update", f"update_type is 0 or 1, not {update_type}")
+    parts = torch.stack(list(lse))
+    whole = parts.logsumexp(0)
+    out = (torch.stack(list(local_out)).float() * (parts - whole).exp().unsqueeze(-1)).sum(0).to(local_out[0].dtype)
+    return out, whole if update_type else whole.new_empty(0)
+
+
+class _Mask:
+    """What is hidden, for the shapes of a pair of sequences."""
+
+    def __init__(self, operator, mask, mode, before, after, prefix):
+        check(0 <= mode <= 6, operator, f"sparse_mode is 0 to 6, not {mode}")
+        check(mode != 6 or mask is None or prefix is not None, operator, "sparse_mode 6 needs prefix")
+        self.mask, self.mode, self.before, self.after, self.prefix = mask, mode, before, after, prefix
+
+    def __call__(self, queries, keys, device, batch=None):
+        """A bool tensor that broadcasts to [batch, heads, queries, keys], or None; batch picks one of the batch."""
+        if self.mask is None:
+            return None
+        hidden = None
+        if self.mode in (0, 1, 5):
+            hidden = self.mask.bool()
+            if hidden.dim() == 3:
+                hidden = hidden.unsqueeze(1)
+            if batch is not None and hidden.dim() == 4 and hidden.size(0) > 1:
+                hidden = hidden[batch : batch + 1]
+            hidden = hidden[..., :queries, :keys]
+        if self.mode in (1, 5) or (self.mode == 0 and min(self.before, self.after) >= EVERYTHING):
+            return hidden
+        corner = 0 if self.mode in (0, 2) else keys - queries
+        row = torch.arange(queries, device=device).unsqueeze(1) + corner
+        column = torch.arange(keys, device=device)
+        if self.mode in (2, 3):
+            return column > row
+        if self.mode == 6:
+            prefix = torch.tensor(self.prefix if batch is None else self.prefix[batch : batch + 1], device=device)
+            return (column > row) & (column >= prefix.view(-1, 1, 1, 1))
+        band = (column < row - self.before) | (column > row + self.after)
+        return band if hidden is None else hidden | band
+
+
+def _attend(q, k, v, scale, hidden, pse, pse_first, sink=None, drop=None):
+    """(out, maximum, sum) of BNSD tensors; the latter two are float32, [B, N, S, 1]."""
+    dtype = q.dtype
+    if dtype in (torch.float16, torch.bfloat16):
+        q, k, v = q.float(), k.float(), v.float()
+        pse = None if pse is None else pse.float()
+    if q.size(1) != k.size(1):
+        shared = q.size(1) // k.size(1)
+        k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
+    scores = q @ k.transpose(-1, -2)
+    scores = scores * scale if pse is None else (scores + pse) * scale if pse_first else scores * scale + pse
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, float("-inf"))
+    most = scores.detach().amax(-1, keepdim=True)
+    if sink is not None:
+        sink = sink.to(scores.dtype).view(1, -1, 1, 1)
+        most = torch.maximum(most, sink.detach())
+    most = most.clamp(min=torch.finfo(scores.dtype).min)
+    weights = (scores - most).exp()
+    total = weights.sum(-1, keepdim=True)
+    if sink is not None:
+        total = total + (sink - most).exp()
+    weights = weights / torch.where(total == 0, 1, total)
+    if drop is not None:
+        weights = drop(weights)
+    return (weights @ v).to(dtype), most.float(), total.detach().float()
+
+
+def _train(name, q, k, v, heads, layout, pse, pse_first, mask, scale, keep, ends_q, ends_kv, sink, seed, offset):
+    check(0 < keep <= 1, name, f"keep_prob is more than 0 and at most 1, not {keep}")
+    dropped = [0]
+    drop = _dropout(keep, seed, q.device, dropped) if keep < 1 else None
+    if layout == "TND":
+        check(ends_q is not None and ends_kv is not None, name, "the layout TND needs actual_seq_qlen and actual_seq_kvlen")
+        check(len(ends_q) == len(ends_kv), name, f"{len(ends_q)} ends of queries, but {len(ends_kv)} ends of keys")
+        check(pse is None, name, "pse is not offered for the layout TND; call it once per sequence, with the layout BSND")
+        results = _packed(name, q, k, v, ends_q, ends_kv, mask, lambda *bnsd, hidden: _attend(
+            *bnsd, scale, hidden, None, True, sink, drop
+        ))  # fmt: skip
+    else:
+        bnsd = _split(name, q, k, v, heads, layout)
+        hidden = mask(bnsd[0].size(2), bnsd[1].size(2), q.device)
+        out, most, total = _attend(*bnsd, scale, hidden, pse, pse_first, sink, drop)
+        results = _joined(out, layout), most, total
+    out, most, total = results
+    return out, most.expand(*most.shape[:-1], 8), total.expand(*total.shape[:-1], 8), out.new_empty(0), seed, offset, dropped[0]
+
+
+def _infer(name, q, k, v, heads, kv_heads, layout, pse, mask, scale, lengths_q, lengths_kv):
+    """(out, log of the softmax' sum)."""
+    if layout == "TND":
+        check(lengths_q is not None and lengths_kv is not None, name, "the layout TND needs actual_seq_lengths and ..._kv")
+        out, most, total = _packed(
+            name, q, k, v, lengths_q, lengths_kv, mask, lambda *bnsd, hidden: _attend(*bnsd, scale, hidden, None, False)
+        )
+        return out, most + total.log()
+    q, k, v = _split(name, q, k, v, heads, layout.split("_")[0])
+    check(not kv_heads or k.size(1) == kv_heads, name, f"num_key_value_heads is {kv_heads}, but key has {k.size(1)} heads")
+    hidden = mask(q.size(2), k.size(2), q.device)
+    if lengths_kv is not None:
+        lengths = torch.tensor([int(n) for n in lengths_kv], device=q.device).view(-1, 1, 1, 1)
+        beyond = torch.arange(k.size(2), device=q.device) >= lengths
+        hidden = beyond if hidden is None else hidden | beyond
+    if pse is not None:
+        pse = pse[..., : k.size(2)]
+    out, most, total = _attend(q, k, v, scale, hidden, pse, False)
+    if lengths_q is not None:
+        lengths = torch.tensor([int(n) for n in lengths_q], device=q.device).view(-1, 1, 1, 1)
+        out = out.masked_fill(torch.arange(q.size(2), device=q.device).view(-1, 1) >= lengths, 0)
+    return _joined(out, layout.split("_")[-1]), most + total.log()
+
+
+def _split(name, q, k, v, heads, layout):
+    """BNSD views of query, key and value."""
+    if layout not in ("BSH", "SBH", "BSND", "BNSD"):
+        raise ValueError(f"{name}: the layout is BSH, SBH, BSND, BNSD or TND, not {layout}")
+    check(q.dim() == len(layout), name, f"the layout {layout} has {len(layout)} dimensions, but query {q.dim()}")
+    if layout in ("BSH", "SBH"):
+        check(q.size(2) % heads == 0, name, f"{heads} heads do not divide {q.size(2)}, the last dimension of query")
+        width = q.size(2) // heads
+        check(k.size(2) % width == 0, name, f"heads of {width} do not divide {k.size(2)}, the last dimension of key")
+        shared = k.size(2) // width
+        q, k, v = q.unflatten(2, (heads, -1)), k.unflatten(2, (shared, -1)), v.unflatten(2, (shared, -1))
+        order = (0, 2, 1, 3) if layout == "BSH" else (1, 2, 0, 3)
+        q, k, v = q.permute(order), k.permute(order), v.permute(order)
+    elif layout == "BSND":
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    check(q.size(1) == heads, name, f"head_num is {heads}, but query has {q.size(1)} heads")
+    check(heads % k.size(1) == 0, name, f"{k.size(1)} heads of key do not divide {heads} heads of query")
+    return q, k, v
+
+
+def _joined(out, layout):
+    if layout == "BSH":
+        return out.transpose(1, 2).flatten(2)
+    if layout == "SBH":
+        return out.permute(2, 0, 1, 3).flatten(2)
+    return out.transpose(1, 2) if layout == "BSND" else out
+
+
+def _packed(name, q, k, v, ends_q, ends_kv, mask, attend):
+    """Attention of TND tensors, sequence by sequence; the statistics are [T, N, 1]."""
+    parts = []
+    first_q = first_kv = 0
+    for batch, (last_q, last_kv) in enumerate(zip(ends_q, ends_kv, strict=True)):
+        last_q, last_kv = int(last_q), int(last_kv)
+        if last_q > first_q:
+            own = [x.unsqueeze(0).transpose(1, 2) for x in (q[first_q:last_q], k[first_kv:last_kv], v[first_kv:last_kv])]
+            hidden = mask(last_q - first_q, last_kv - first_kv, q.device, batch)
+            parts.append([x.squeeze(0).transpose(0, 1) for x in attend(*own, hidden=hidden)])
+        first_q, first_kv = max(first_q, last_q), max(first_kv, last_kv)
+    check(first_q <= q.size(0), name, f"the last sequence ends at {first_q}, but query has {q.size(0)} tokens")
+    if first_q < q.size(0):
+        rest, heads = q.size(0) - first_q, q.size(1)
+        statistics = q.new_zeros((rest, heads, 1), dtype=torch.float32)
+        parts.append([q.new_zeros(rest, heads, v.size(2)), statistics, statistics])
+    return [torch.cat(part) for part in zip(*parts, strict=True)]
+
+
+def _dropout(keep, seed, device, count):
+    generator = torch.Generator(device).manual_seed(seed) if seed else None
+
+    def drop(weights):
+        count[0] += weights.numel()
+        kept = torch.rand(weights.shape, device=device, generator=generator) < keep
+        return weights * kept / keep
+
+    return drop
+
+
+def _unpaged(pages, table, layout, heads):
+    """The sequences that a table of pages describes, in the layout of the query."""
+    found = pages[table.long()]
+    if pages.dim() == 3:
+        found = found.flatten(1, 2)
+        if layout == "BSH":
+            return found
+        found = found.unflatten(2, (heads, -1))
+        return found.transpose(1, 2) if layout.startswith("BNSD") else found
+    found = found.transpose(1, 2).flatten(2, 3)
+    if layout.startswith("BNSD"):
+        return found
+    found = found.transpose(1, 2)
+    return found.flatten(2) if layout == "BSH" else found

@@ -1,0 +1,190 @@
+"""Products of matrices, group by group."""
+
+import torch
+from torch.nn.functional import gelu, relu, silu
+
+from . import dtypes
+from ._define import check, op, refuse
+from .activation import npu_fast_gelu
+from .quant import integer_matmul
+
+_QUANTISED = (
+    "Tensor[]? bias=None, Tensor[]? scale=None, Tensor[]? offset=None, Tensor[]? antiquant_scale=None,"
+    " Tensor[]? antiquant_offset=None, Tensor[]? per_token_scale=None,"
+)
+_REST = (
+    " Tensor[]? activation_input=None, Tensor[]? activation_quant_scale=None, Tensor[]? activation_quant_offset=None,"
+    " int? split_item=0, int? group_type=None, int? group_list_type=0, int? act_type=0,"
+)
+
+
+@op(
+    f"npu_grouped_matmul(Tensor[] x, Tensor[] weight, *, {_QUANTISED} Tensor? group_list=None,{_REST} int[]? tuning_config=None,"
+    " int? output_dtype=None, int? x_dtype=None, int? weight_dtype=None, int? scale_dtype=None, int? per_token_scale_dtype=None)"
+    " -> Tensor[]"
+)
+def npu_grouped_matmul(
+    x,
+    weight,
+    *,
+    bias=None,
+    scale=None,
+    offset=None,
+    antiquant_scale=None,
+    antiquant_offset=None,
+    per_token_scale=None,
+    group_list=None,
+    activation_input=None,
+    activation_quant_scale=None,
+    activation_quant_offset=None,
+    split_item=0,
+    group_type=None,
+    group_list_type=0,
+    act_type=0,
+    tuning_config=None,
+    output_dtype=None,
+    x_dtype=None,
+    weight_dtype=None,
+    scale_dtype=None,
+    per_token_scale_dtype=None,
+):
+    """The products x_i @ weight_i + bias_i of the groups i: a list, or with split_item 2 or 3 a list of their concatenation.
+
+    One x holds the groups one behind the other: rows (group_type 0) or, transposed, columns that meet the rows of one weight
+    (group_type 2). group_list says where they end (group_list_type 0) or how many they are (1); as a tensor it is read back,
+    which waits for the device. One weight is [groups, k, n]. int8 groups are multiplied by scale and per_token_scale, and
+    become output_dtype; an int8 weight of a floating x is (weight + antiquant_offset) antiquant_scale."""
+    name = "npu_grouped_matmul"
+    refuse(
+        name,
+        offset=offset or None,
+        activation_input=activation_input or None,
+        activation_quant_scale=activation_quant_scale or None,
+        activation_quant_offset=activation_quant_offset or None,
+    )
+    check(act_type == 0, name, f"act_type is 0, not {act_type}; apply the activation to the result")
+    check(group_type in (None, -1, 0, 2), name, f"group_type is -1 (none), 0 (rows of x) or 2 (columns of x), not {group_type}")
+    ends = _ends(group_list, group_list_type, name)
+    if group_type == 2:
+        return [_by_columns(x, weight, ends, name)]
+    xs = list(x)
+    groups = weight[0].size(0) if len(weight) == 1 and weight[0].dim() == 3 else len(weight)
+    weights = list(weight[0]) if groups != len(weight) or weight[0].dim() == 3 else list(weight)
+    if len(xs) == 1 and groups > 1:
+        check(ends is not None and len(ends) == groups, name, f"one x for {groups} groups needs a group_list of {groups}")
+        check(ends[-1] <= xs[0].size(0), name, f"the last group ends at {ends[-1]}, but x has {xs[0].size(0)} rows")
+        starts = [0, *ends[:-1]]
+        xs = [xs[0][start:end] for start, end in zip(starts, ends, strict=True)]
+        if per_token_scale:
+            per_token_scale = [per_token_scale[0][start:end] for start, end in zip(starts, ends, strict=True)]
+    check(len(xs) == groups, name, f"{len(xs)} groups of x, but {groups} of weight")
+    out = [
+        _product(
+            own,
+            weights[i],
+            *(_of_group(given, i) for given in (bias, scale, antiquant_scale, antiquant_offset)),
+            per_token_scale[i] if per_token_scale else None,
+            dtypes.of(output_dtype),
+        )
+        for i, own in enumerate(xs)
+    ]
+    if split_item not in (2, 3):
+        return out
+    joined = torch.cat(out)
+    if len(x) == 1 and joined.size(0) < x[0].size(0):
+        joined = torch.cat((joined, joined.new_zeros(x[0].size(0) - joined.size(0), joined.size(1))))
+    return [joined]
+
+
+@op(
+    f"npu_grouped_matmul.List(Tensor[] x, Tensor[] weight, *, {_QUANTISED} int[]? group_list=None,{_REST}"
+    " ScalarType? output_dtype=None) -> Tensor[]"
+)
+def npu_grouped_matmul_list(x, weight, **options):
+    """npu_grouped_matmul with the ends of the groups as numbers."""
+    return npu_grouped_matmul(x, weight, **options)
+
+
+@op(
+    "npu_ffn(Tensor x, Tensor weight1, Tensor weight2, str activation, *, int[]? expert_tokens=None, int[]? "
+    "expert_tokens_index=None, Tensor? bias1=None, Tensor? bias2=None, Tensor? scale=None, Tensor? offset=None, Tensor? "
+    "deq_scale1=None, Tensor? deq_scale2=None, Tensor? antiquant_scale1=None, Tensor? antiquant_scale2=None, Tensor? "
+    "antiquant_offset1=None, Tensor? antiquant_offset2=None, int? inner_precise=None, ScalarType? output_dtype=None) -> "
+    "Tensor"
+)
+def npu_ffn(x, weight1, weight2, activation, *, expert_tokens=None, expert_tokens_index=None, bias1=None, bias2=None,
+            inner_precise=None, output_dtype=None, **quantised):  # fmt: skip
+    """activation(x @ weight1 + bias1) @ weight2 + bias2; expert by expert, of weights [experts, k, n], if expert_tokens says
+    how many rows each has, or expert_tokens_index where each ends."""
+    name = "npu_ffn"
+    refuse(name, **quantised)
+    check(activation in _ACTIVATIONS, name, f"activation is one of {', '.join(_ACTIVATIONS)}, not {activation}")
+    act = _ACTIVATIONS[activation]
+    plus = lambda y, bias: y if bias is None else y + bias.to(y.dtype)  # noqa: E731
+    if expert_tokens is None and expert_tokens_index is None:
+        return plus(act(plus(x @ weight1, bias1)) @ weight2, bias2)
+    rows = x.flatten(0, -2)
+    ends = list(expert_tokens_index) if expert_tokens is None else torch.tensor(expert_tokens).cumsum(0).tolist()
+    parts = []
+    for i, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        own = [None if bias is None else bias[i] for bias in (bias1, bias2)]
+        parts.append(plus(act(plus(rows[start:end] @ weight1[i], own[0])) @ weight2[i], own[1]))
+    return torch.cat(parts).unflatten(0, x.shape[:-1])
+
+
+def _gated(act):
+    return lambda y: (lambda left, right: act(left) * right)(*y.chunk(2, -1))
+
+
+_ACTIVATIONS = {
+    "gelu": gelu,
+    "fastgelu": npu_fast_gelu,
+    "relu": relu,
+    "silu": silu,
+    "geglu": _gated(gelu),
+    "swiglu": _gated(silu),
+    "reglu": _gated(relu),
+}
+
+
+def _ends(group_list, kind, name):
+    if group_list is None:
+        return None
+    check(kind in (0, 1), name, f"group_list_type is 0 (ends) or 1 (sizes), not {kind}")
+    numbers = group_list.tolist() if isinstance(group_list, torch.Tensor) else [int(n) for n in group_list]
+    if kind == 1:
+        numbers = torch.tensor(numbers).cumsum(0).tolist()
+    check(numbers == sorted(numbers) and numbers[0] >= 0, name, f"the ends of groups do not fall, as {numbers} do")
+    return numbers
+
+
+def _of_group(given, i):
+    """The i-th of a list, or of the rows of its one matrix."""
+    if not given:
+        return None
+    return given[i] if len(given) > 1 or given[0].dim() == 1 else given[0][i]
+
+
+def _by_columns(x, weight, ends, name):
+    """[groups, m, n]: x [m, k] and weight [k, n] cut along k."""
+    check(len(x) == len(weight) == 1 and ends is not None, name, "group_type 2 takes one x, one weight and a group_list")
+    starts = [0, *ends[:-1]]
+    return torch.stack([x[0][:, start:end] @ weight[0][start:end] for start, end in zip(starts, ends, strict=True)])
+
+
+def _product(x, weight, bias, scale, antiquant_scale, antiquant_offset, per_token, dtype):
+    if antiquant_scale is not None:
+        weight = weight.to(antiquant_scale.dtype) + (0 if antiquant_offset is None else antiquant_offset)
+        weight = weight * antiquant_scale
+    if x.dtype != torch.int8:
+        y = x @ weight.to(x.dtype)
+        return y if bias is None else y + bias.to(y.dtype)
+    y = integer_matmul(x, weight)
+    if bias is not None and not bias.is_floating_point():
+        y = y + bias
+    y = y if scale is None else y.float() * scale.float()
+    if per_token is not None:
+        y = y * per_token.unsqueeze(-1)
+    if bias is not None and bias.is_floating_point():
+        y = y + bias
+    return y.to(dtype or torch.float16 if scale is not None else torch.int32)

@@ -1,0 +1,235 @@
+"""Mixtures of experts: choosing experts, and bringing tokens to them and back. Indices are int32."""
+
+import torch
+
+from ._define import check, op, refuse
+
+
+@op(
+    "npu_moe_compute_expert_tokens(Tensor sorted_expert_for_source_row, int num_expert) -> Tensor",
+    called=lambda sorted_experts, num_experts=1: ...,
+)
+def npu_moe_compute_expert_tokens(sorted_expert_for_source_row, num_expert):
+    """[num_expert]: how many of the sorted expert numbers are at most 0, 1, 2 ..."""
+    check(sorted_expert_for_source_row.dim() == 1, "npu_moe_compute_expert_tokens", "expert numbers have one dimension")
+    experts = torch.arange(num_expert, device=sorted_expert_for_source_row.device, dtype=sorted_expert_for_source_row.dtype)
+    return (sorted_expert_for_source_row <= experts.unsqueeze(1)).sum(1).to(torch.int32)
+
+
+@op("npu_moe_gating_top_k_softmax(Tensor x, Tensor? finished=None, int k=1) -> (Tensor, Tensor, Tensor)")
+def npu_moe_gating_top_k_softmax(x, finished=None, k=1):
+    """(y, expert, row): the k highest of the softmax of x, their experts (of finished rows: the number of experts), and row
+    numbers that count down the columns."""
+    return _gate(x, finished, k, "npu_moe_gating_top_k_softmax")
+
+
+@op(
+    "npu_moe_gating_top_k_softmax_v2(Tensor x, *, int k=1, Tensor? finished=None, int? renorm=0, bool? output_softmax=False)"
+    " -> (Tensor, Tensor, Tensor)"
+)
+def npu_moe_gating_top_k_softmax_v2(x, *, k=1, finished=None, renorm=0, output_softmax=False):
+    """(y, expert, softmax): npu_moe_gating_top_k_softmax; renorm 1 makes the softmax of the k highest of x. The softmax, in
+    float32, is empty unless output_softmax, which renorm 0 needs."""
+    y, expert, _ = _gate(x, finished, k, "npu_moe_gating_top_k_softmax_v2", renorm == 1)
+    softmax = x.float().softmax(-1) if output_softmax and renorm == 0 else x.new_empty(0, dtype=torch.float32)
+    return y, expert, softmax
+
+
+@op(
+    "npu_moe_gating_top_k(Tensor x, int k, *, Tensor? bias=None, Tensor? input_ids=None, Tensor? tid2eid=None, int k_group=1,"
+    " int group_count=1, int group_select_mode=0, int renorm=0, int norm_type=0, bool out_flag=False,"
+    " float routed_scaling_factor=1.0, float eps=1e-20) -> (Tensor, Tensor, Tensor)"
+)
+def npu_moe_gating_top_k(
+    x,
+    k,
+    *,
+    bias=None,
+    input_ids=None,
+    tid2eid=None,
+    k_group=1,
+    group_count=1,
+    group_select_mode=0,
+    renorm=0,
+    norm_type=0,
+    out_flag=False,
+    routed_scaling_factor=1.0,
+    eps=1e-20,
+):
+    """(y, expert, norm): the softmax (norm_type 0) or sigmoid (1) of x chooses, with bias added, k experts out of the k_group
+    best of group_count groups (by their highest, or with group_select_mode 1 by their two highest). y is what was chosen
+    without the bias, for the sigmoid over its sum, times routed_scaling_factor. norm, in float32, is empty unless out_flag."""
+    name = "npu_moe_gating_top_k"
+    refuse(name, input_ids=input_ids, tid2eid=tid2eid)
+    check(norm_type in (0, 1), name, f"norm_type is 0 (softmax) or 1 (sigmoid), not {norm_type}")
+    check(renorm == 0, name, f"renorm is 0, not {renorm}")
+    check(x.size(-1) % group_count == 0, name, f"{group_count} groups do not divide {x.size(-1)} experts")
+    check(k <= x.size(-1) // group_count * k_group, name, f"{k_group} groups of {x.size(-1) // group_count} experts have no {k}")
+    norm = x.float().softmax(-1) if norm_type == 0 else x.float().sigmoid()
+    choice = norm if bias is None else norm + bias.float()
+    if group_count > 1:
+        groups = choice.unflatten(-1, (group_count, -1))
+        score = groups.amax(-1) if group_select_mode == 0 else groups.topk(2, -1).values.sum(-1)
+        best = score.argsort(dim=-1, descending=True, stable=True)[:, :k_group]
+        outside = torch.ones_like(score, dtype=torch.bool).scatter(-1, best, False)
+        choice = groups.masked_fill(outside.unsqueeze(-1), float("-inf")).flatten(-2)
+    expert = choice.argsort(dim=-1, descending=True, stable=True)[:, :k]
+    y = norm.gather(-1, expert)
+    if norm_type == 1:
+        y = y / (y.sum(-1, keepdim=True) + eps)
+    y = (y * routed_scaling_factor).to(x.dtype)
+    return y, expert.to(torch.int32), norm if out_flag else norm.new_empty(0)
+
+
+@op("npu_moe_init_routing(Tensor x, Tensor row_idx, Tensor expert_idx, int active_num) -> (Tensor, Tensor, Tensor)")
+def npu_moe_init_routing(x, row_idx, expert_idx, active_num):
+    """(rows, place, experts): the rows of x once per chosen expert, by rising expert, the first min(active_num, rows) * k of
+    them; where each row number of row_idx went; and the sorted experts."""
+    name = "npu_moe_init_routing"
+    check(
+        row_idx.shape == expert_idx.shape, name, f"row_idx {list(row_idx.shape)} is not like expert_idx {list(expert_idx.shape)}"
+    )
+    rows, k = expert_idx.shape
+    experts, order = expert_idx.flatten().sort(stable=True)
+    source = row_idx.flatten().long()[order]
+    place = _inverse(source)
+    return x[source[: min(active_num, rows) * k] % rows], place.to(torch.int32), experts
+
+
+@op(
+    "npu_moe_init_routing_v2(Tensor x, Tensor expert_idx, *, Tensor? scale=None, Tensor? offset=None, int active_num=-1,"
+    " int expert_capacity=-1, int expert_num=-1, int drop_pad_mode=0, int expert_tokens_num_type=0,"
+    " bool expert_tokens_num_flag=False, int quant_mode=-1, int[2] active_expert_range=[], int row_idx_type=0,"
+    " int? x_dtype=None) -> (Tensor, Tensor, Tensor, Tensor)"
+)
+def npu_moe_init_routing_v2(
+    x,
+    expert_idx,
+    *,
+    scale=None,
+    offset=None,
+    active_num=-1,
+    expert_capacity=-1,
+    expert_num=-1,
+    drop_pad_mode=0,
+    expert_tokens_num_type=0,
+    expert_tokens_num_flag=False,
+    quant_mode=-1,
+    active_expert_range=(),
+    row_idx_type=0,
+    x_dtype=None,
+):
+    """(rows, place, tokens, scale): the rows of x once per chosen expert, by rising expert, all of them; where copy i of the
+    rows [n * k] went (row_idx_type 0), or which copy came to place i (1); and in int64 with expert_tokens_num_flag how many
+    tokens the experts have (expert_tokens_num_type 1), up to each (0), or as pairs (2). Not quantised: the scales are empty."""
+    name = "npu_moe_init_routing_v2"
+    refuse(name, scale=scale, offset=offset, x_dtype=x_dtype)
+    check(quant_mode == -1, name, f"quant_mode is -1, not {quant_mode}; quantise the rows with torch_npu.npu_dynamic_quant")
+    check(drop_pad_mode == 0, name, f"drop_pad_mode is 0, not {drop_pad_mode}")
+    check(expert_num > 0, name, f"expert_num is the number of experts, not {expert_num}")
+    whole = not active_expert_range or list(active_expert_range) == [0, expert_num]
+    check(whole, name, f"active_expert_range is [0, {expert_num}], not {list(active_expert_range)}")
+    k = expert_idx.size(1)
+    flat = expert_idx.flatten()
+    order = flat.argsort(stable=True)
+    place = order if row_idx_type == 1 else _inverse(order)
+    count = (flat.unsqueeze(1) == torch.arange(expert_num, device=x.device, dtype=flat.dtype)).sum(0)
+    if not expert_tokens_num_flag:
+        tokens = count.new_empty(0)
+    elif expert_tokens_num_type == 2:
+        tokens = torch.stack((torch.arange(expert_num, device=x.device), count), 1)
+    else:
+        tokens = count if expert_tokens_num_type == 1 else count.cumsum(0)
+    return x[order // k], place.to(torch.int32), tokens, x.new_empty(0, dtype=torch.float32)
+
+
+@op(
+    "npu_moe_finalize_routing(Tensor expanded_permuted_rows, Tensor? skip1, Tensor? skip2, Tensor? bias, Tensor? scales,"
+    " Tensor expanded_src_to_dst_row, Tensor? export_for_source_row, int? drop_pad_mode=0, int? k=1) -> Tensor",
+    called=lambda expanded_permuted_rows, skip1, skip2, bias, scales, expanded_src_to_dst_row, export_for_source_row,
+    drop_pad_mode=0: ...,
+)  # fmt: skip
+def npu_moe_finalize_routing(
+    expanded_permuted_rows,
+    skip1,
+    skip2,
+    bias,
+    scales,
+    expanded_src_to_dst_row,
+    export_for_source_row,
+    drop_pad_mode=0,
+    k=1,
+):
+    """[rows, H]: skip1 + skip2 + the sum over the k experts of a row of scales (what the expert made of it + bias of the expert).
+    expanded_src_to_dst_row says where that lies: copy by copy, row by row (drop_pad_mode 0, 1), or row by row (2, 3);
+    -1 is a dropped row."""
+    name = "npu_moe_finalize_routing"
+    check(drop_pad_mode in (0, 1, 2, 3), name, f"drop_pad_mode is 0 to 3, not {drop_pad_mode}")
+    k = scales.size(1) if scales is not None else k
+    made = expanded_permuted_rows.flatten(0, -2)
+    total = expanded_src_to_dst_row.numel()
+    check(total % k == 0, name, f"{total} copies are not {k} per row")
+    where = expanded_src_to_dst_row.long()
+    where = where.view(k, -1).t() if drop_pad_mode in (0, 1) else where.view(-1, k)
+    rows = torch.where((where < 0).unsqueeze(-1), 0, made[where.clamp(min=0)])
+    if bias is not None:
+        check(export_for_source_row is not None, name, "bias needs export_for_source_row, the experts of each row")
+        rows = rows + bias[export_for_source_row.view(-1, k).long()]
+    if scales is not None:
+        rows = rows * scales.unsqueeze(-1)
+    out = rows.sum(1)
+    for skip in (skip1, skip2):
+        out = out if skip is None else out + skip
+    return out.to(expanded_permuted_rows.dtype)
+
+
+@op("npu_moe_token_permute(Tensor tokens, Tensor indices, int? num_out_tokens=None, bool padded_mode=False) -> (Tensor, Tensor)")
+def npu_moe_token_permute(tokens, indices, num_out_tokens=None, padded_mode=False):
+    """(rows, place): the tokens once per expert of indices [n] or [n, k], by rising expert, and where copy i of [n * k] went;
+    num_out_tokens, if not 0, keeps that many rows."""
+    name = "npu_moe_token_permute"
+    check(not padded_mode, name, "padded_mode is not offered; tokens[indices.flatten()] is what it gives")
+    check(
+        indices.dim() in (1, 2) and indices.size(0) == tokens.size(0),
+        name,
+        f"indices are [{tokens.size(0)}, k], not {list(indices.shape)}",
+    )
+    k = indices.size(1) if indices.dim() == 2 else 1
+    order = indices.flatten().argsort(stable=True)
+    place = _inverse(order)
+    if num_out_tokens:
+        order = order[:num_out_tokens]
+    return tokens[order // k], place.to(torch.int32)
+
+
+@op(
+    "npu_moe_token_unpermute(Tensor permuted_tokens, Tensor sorted_indices, Tensor? probs=None, bool padded_mode=False,"
+    " int[]? restore_shape=None) -> Tensor"
+)
+def npu_moe_token_unpermute(permuted_tokens, sorted_indices, probs=None, padded_mode=False, restore_shape=None):
+    """[n, H]: what npu_moe_token_permute spread, back in place (sorted_indices), times probs [n, k] and summed over k. Rows that
+    were not kept count as zeros."""
+    name = "npu_moe_token_unpermute"
+    check(not padded_mode, name, "padded_mode is not offered; use torch.index_add")
+    k = 1 if probs is None else probs.size(1)
+    where = sorted_indices.long()
+    kept = where < permuted_tokens.size(0)
+    rows = torch.where(kept.unsqueeze(-1), permuted_tokens[where.clamp(max=permuted_tokens.size(0) - 1)], 0).unflatten(0, (-1, k))
+    return (rows if probs is None else rows * probs.unsqueeze(-1)).sum(1).to(permuted_tokens.dtype)
+
+
+def _inverse(order):
+    return torch.empty_like(order).scatter(0, order, torch.arange(order.numel(), device=order.device))
+
+
+def _gate(x, finished, k, name, renorm=False):
+    check(x.dim() >= 2, name, f"x is [..., experts], of two or more dimensions, not {list(x.shape)}")
+    check(0 < k <= x.size(-1), name, f"k is 1 to {x.size(-1)}, the number of experts, not {k}")
+    softmax = x.float().softmax(-1)
+    expert = softmax.argsort(dim=-1, descending=True, stable=True)[..., :k]
+    y = x.float().gather(-1, expert).softmax(-1) if renorm else softmax.gather(-1, expert)
+    if finished is not None:
+        expert = torch.where(finished.bool().unsqueeze(-1), x.size(-1), expert)
+    count = y.numel() // k
+    row = torch.arange(count * k, device=x.device, dtype=torch.int32).view(k, count).t().reshape(y.shape)
+    return y.to(x.dtype), expert.to(torch.int32), row

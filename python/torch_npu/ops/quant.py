@@ -1,0 +1,215 @@
+"""Quantisation. Eight values of four bits, the first lowest, are packed in an int32."""
+
+import torch
+
+from .. import _hifloat8 as hifloat8
+from . import dtypes
+from ._define import check, op
+
+_LIMITS = {torch.int8: 127, dtypes.INT4: 7, torch.float8_e4m3fn: 448, torch.float8_e5m2: 57344, dtypes.HIFLOAT8: 32768}
+
+
+def pack_int4(x):
+    """int32 [..., n / 8] of integers [..., n] from -8 to 7."""
+    check(x.size(-1) % 8 == 0, "packing four-bit integers", f"the last dimension, {x.size(-1)}, is not a multiple of 8")
+    digits = (x.to(torch.int64) & 0xF).unflatten(-1, (-1, 8))
+    packed = (digits << torch.arange(0, 32, 4, device=x.device)).sum(-1)
+    return torch.where(packed >= 2**31, packed - 2**32, packed).to(torch.int32)
+
+
+def unpack_int4(x):
+    """int8 [..., 8 n] of int32 [..., n]."""
+    digits = (x.unsqueeze(-1) >> torch.arange(0, 32, 4, device=x.device, dtype=x.dtype)) & 0xF
+    return ((digits ^ 8) - 8).flatten(-2).to(torch.int8)
+
+
+def integer_matmul(a, b):
+    """The exact product of matrices of small integers, int32."""
+    return (a.double() @ b.double()).to(torch.int32)
+
+
+def scale_of(packed):
+    """The float32 scales of npu_trans_quant_param, or what is given."""
+    if packed.dtype != torch.int64:
+        return packed
+    low = packed & 0xFFFFFFFF
+    return torch.where(low >= 2**31, low - 2**32, low).to(torch.int32).view(torch.float32)
+
+
+def rounded(x, dtype, operator):
+    """x as dtype: integers rounded half to even and clamped."""
+    if dtype in (torch.int8, torch.uint8, torch.int32):
+        limits = torch.iinfo(dtype)
+        return x.round().clamp(limits.min, limits.max).to(dtype)
+    if dtype == dtypes.INT4:
+        return pack_int4(x.round().clamp(-8, 7))
+    if dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        return x.clamp(-_LIMITS[dtype], _LIMITS[dtype]).to(dtype)
+    if dtype == dtypes.HIFLOAT8:
+        return hifloat8.encode(x)
+    raise ValueError(
+        f"{operator}: quantises to int8, uint8, int32, quint4x2 (int4), float8_e4m3fn, float8_e5m2 or hifloat8, not {dtype}"
+    )
+
+
+@op(
+    "npu_quantize(Tensor self, Tensor scales, Tensor? zero_points, int dtype, int axis=1, bool div_mode=True) -> Tensor",
+    called=lambda inputs, scales, zero_points, dtype, axis, div_mode=True: ...,
+)
+def npu_quantize(self, scales, zero_points, dtype, axis=1, div_mode=True):
+    """x / scales + zero_points, rounded before the addition; with div_mode False x * scales + zero_points, rounded after it.
+    scales are one, or one per element of the axis; without div_mode that is the last one, unless axis is -2."""
+    name = "npu_quantize"
+    if not div_mode:
+        axis = -2 if axis == -2 else -1
+    scale = _along(scales, self, axis, name, "scales").float()
+    zero = 0 if zero_points is None else _along(zero_points, self, axis, name, "zero_points").float()
+    x = (self.float() / scale).round() + zero if div_mode else self.float() * scale + zero
+    return rounded(x, dtypes.of(dtype), name)
+
+
+@op(
+    "npu_anti_quant(Tensor x, Tensor scale, *, Tensor? offset=None, int? dst_dtype=None, int? src_dtype=None) -> Tensor",
+    called=lambda x, scale, offset=None, dst_dtype=None, src_dtype=None: ...,
+)
+def npu_anti_quant(x, scale, *, offset=None, dst_dtype=None, src_dtype=None):
+    """(x + offset) * scale as float16 or dst_dtype; an int32 x holds four-bit integers."""
+    check(x.dtype in (torch.int8, torch.int32), "npu_anti_quant", f"x is int8, or int32 for packed int4, not {x.dtype}")
+    values = (unpack_int4(x) if x.dtype == torch.int32 else x).float()
+    if offset is not None:
+        values = values + offset.float()
+    return (values * scale.float()).to(dtypes.of(dst_dtype, torch.float16))
+
+
+@op(
+    "npu_dynamic_quant(Tensor input, *, Tensor? smooth_scales=None, Tensor? group_index=None, int? dst_type=None,"
+    ' str quant_mode="pertoken", float dst_type_max=0.0) -> (Tensor, Tensor)',
+    called=lambda input_dummy, smooth_scales=None, group_index=None, dst_type=torch.int8: ...,
+)
+def npu_dynamic_quant(input, *, smooth_scales=None, group_index=None, dst_type=None, quant_mode="pertoken", dst_type_max=0.0):
+    """(y, scale): x over scale, rounded, with scale, in float32, the largest magnitude over that of dst_type (127 of int8, 7
+    of quint4x2); per row (pertoken), per column (perchannel) or at all (pertensor). x is multiplied by smooth_scales before,
+    which are one row, or one per group of rows, that end at group_index."""
+    name = "npu_dynamic_quant"
+    dtype = dtypes.of(dst_type, torch.int8)
+    check(dtype in _LIMITS, name, f"dst_type is int8, quint4x2, float8_e4m3fn, float8_e5m2 or hifloat8, not {dtype}")
+    x, dim = _smoothed(input, smooth_scales, group_index, quant_mode, name)
+    scale = x.abs().amax(dim, keepdim=True) / (dst_type_max or _LIMITS[dtype])
+    return rounded(x / torch.where(scale == 0, 1, scale), dtype, name), _narrow(scale, quant_mode)
+
+
+@op(
+    "npu_dynamic_quant_asymmetric(Tensor input, *, Tensor? smooth_scales=None, Tensor? group_index=None, int? dst_type=None,"
+    ' str quant_mode="pertoken", float dst_type_max=0.0) -> (Tensor, Tensor, Tensor)',
+    called=lambda input_dummy, smooth_scales=None, group_index=None, dst_type=torch.int8: ...,
+)
+def npu_dynamic_quant_asymmetric(
+    input, *, smooth_scales=None, group_index=None, dst_type=None, quant_mode="pertoken", dst_type_max=0.0
+):
+    """(y, scale, offset): x over scale plus offset, rounded, such that the range of x becomes that of dst_type, int8 or quint4x2;
+    see npu_dynamic_quant."""
+    name = "npu_dynamic_quant_asymmetric"
+    dtype = dtypes.of(dst_type, torch.int8)
+    check(dtype in (torch.int8, dtypes.INT4), name, f"dst_type is int8 or quint4x2, not {dtype}")
+    high = _LIMITS[dtype]
+    x, dim = _smoothed(input, smooth_scales, group_index, quant_mode, name)
+    most = x.amax(dim, keepdim=True)
+    scale = (most - x.amin(dim, keepdim=True)) / (2 * high + 1)
+    safe = torch.where(scale == 0, 1, scale)
+    offset = high - most / safe
+    return rounded(x / safe + offset, dtype, name), _narrow(scale, quant_mode), _narrow(offset, quant_mode)
+
+
+@op(
+    "npu_group_quant(Tensor x, Tensor scale, Tensor group_index, *, Tensor? offset=None, ScalarType? dst_dtype=None) -> Tensor",
+    called=lambda x, scale, group_index, offset=None, dst_dtype=None: ...,
+)
+def npu_group_quant(x, scale, group_index, *, offset=None, dst_dtype=None):
+    """x * scale + offset, rounded to int8 or quint4x2, with a row of scale per group of rows, that ends at group_index."""
+    name = "npu_group_quant"
+    check(scale.size(0) == group_index.numel(), name, f"{group_index.numel()} groups, but {scale.size(0)} rows of scale")
+    y = x.float() * scale.float()[_groups(x.size(0), group_index)]
+    return rounded(y if offset is None else y + offset.float(), dtypes.of(dst_dtype, torch.int8), name)
+
+
+@op("npu_trans_quant_param(Tensor scale, Tensor? offset=None, int? round_mode=0) -> Tensor")
+def npu_trans_quant_param(scale, offset=None, round_mode=0):
+    """int64: the upper 19 bits of the float32 scale (round_mode 1: rounded, not cut), bit 46, and from bit 37 nine bits of
+    offset."""
+    name = "npu_trans_quant_param"
+    check(scale.dtype == torch.float32, name, f"scale is float32, not {scale.dtype}")
+    check(round_mode in (0, 1), name, f"round_mode is 0 or 1, not {round_mode}")
+    bits = scale.contiguous().view(torch.int32).to(torch.int64) & 0xFFFFFFFF
+    if round_mode == 1:
+        bits = bits + 0xFFF + ((bits >> 13) & 1)
+    packed = (bits & 0xFFFFE000) | (1 << 46)
+    if offset is None:
+        return packed
+    return packed | ((offset.round().clamp(-256, 255).to(torch.int64) & 0x1FF) << 37)
+
+
+@op("npu_convert_weight_to_int4pack(Tensor weight, int inner_k_tiles=0) -> Tensor")
+def npu_convert_weight_to_int4pack(weight, inner_k_tiles=0):
+    """Integers from -8 to 7, int32 [..., n], packed in int32 [..., n / 8]."""
+    check(weight.dtype == torch.int32, "npu_convert_weight_to_int4pack", f"weight is int32, not {weight.dtype}")
+    return pack_int4(weight)
+
+
+@op("npu_dtype_cast(Tensor self, int dtype, int? input_dtype=None) -> Tensor")
+def npu_dtype_cast(self, dtype, input_dtype=None):
+    """The tensor as dtype, a torch.dtype or torch_npu.hifloat8, whose codes are uint8; input_dtype says that uint8 holds
+    those."""
+    name = "npu_dtype_cast"
+    goal, own = dtypes.of(dtype), dtypes.of(input_dtype)
+    if own == dtypes.HIFLOAT8:
+        self = hifloat8.decode(self)
+    if goal == dtypes.HIFLOAT8:
+        return hifloat8.encode(self)
+    check(isinstance(goal, torch.dtype), name, f"torch has no data type {goal}")
+    return self.to(goal)
+
+
+@op("_npu_dtype_cast(Tensor self, ScalarType dtype) -> Tensor")
+def _npu_dtype_cast(self, dtype):
+    """self.to(dtype)."""
+    return self.to(dtype)
+
+
+@op("npu_dtype_cast_(Tensor(a!) self, Tensor src) -> Tensor(a!)")
+def npu_dtype_cast_(self, src):
+    """self.copy_(src)."""
+    return self.copy_(src)
+
+
+def _along(given, x, axis, operator, name):
+    """given as a tensor that broadcasts to x along the axis."""
+    if given.numel() == 1:
+        return given.reshape([])
+    check(given.dim() in (1, x.dim()), operator, f"{name} have one dimension, or those of the input, not {list(given.shape)}")
+    if given.dim() == x.dim() and x.dim() > 1:
+        return given
+    check(given.numel() == x.size(axis), operator, f"{name} are one or {x.size(axis)}, as axis {axis} has, not {given.numel()}")
+    shape = [1] * x.dim()
+    shape[axis] = -1
+    return given.view(shape)
+
+
+def _groups(rows, ends):
+    """The group of each row."""
+    row = torch.arange(rows, device=ends.device)
+    return (row.unsqueeze(1) >= ends).sum(1).clamp(max=ends.numel() - 1)
+
+
+def _smoothed(x, smooth, group_index, mode, name):
+    check(mode in ("pertoken", "perchannel", "pertensor"), name, f"quant_mode is pertoken, perchannel or pertensor, not {mode}")
+    dim = {"pertoken": -1, "perchannel": -2, "pertensor": tuple(range(x.dim()))}[mode]
+    x = x.float()
+    if group_index is not None:
+        check(smooth is not None and smooth.dim() == 2, name, "group_index needs smooth_scales with a row per group")
+        rows = x.flatten(0, -2)
+        return (rows * smooth.float()[_groups(rows.size(0), group_index)]).view_as(x), dim
+    return (x if smooth is None else x * smooth.float()), dim
+
+
+def _narrow(scale, mode):
+    return scale.squeeze({"pertoken": -1, "perchannel": -2, "pertensor": tuple(range(scale.dim()))}[mode])

@@ -1,0 +1,190 @@
+"""Attention by the operators of the namespace npu is that of scaled_dot_product_attention."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_npu
+from formulas import close, rand
+from torch.autograd import gradcheck
+
+QKV = [rand(2, 4, 6, 8), rand(2, 2, 6, 8, seed=1), rand(2, 2, 6, 8, seed=2)]  # BNSD, with two query heads per head of key
+
+
+def by_layout(tensors, layout):
+    change = {
+        "BNSD": lambda x: x,
+        "BSND": lambda x: x.transpose(1, 2),
+        "BSH": lambda x: x.transpose(1, 2).flatten(2),
+        "SBH": lambda x: x.permute(2, 0, 1, 3).flatten(2),
+    }[layout]
+    return [change(x).contiguous() for x in tensors]
+
+
+def plain_attention(q, k, v, **options):
+    return F.scaled_dot_product_attention(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1), **options)
+
+
+@pytest.mark.parametrize("layout", ["BNSD", "BSND", "BSH", "SBH"])
+def test_fusion_attention_in_every_layout(layout):
+    expected = by_layout([plain_attention(*QKV, scale=0.3)], layout)[0]
+    for device in ("cpu", "npu"):
+        tensors = [x.to(device) for x in by_layout(QKV, layout)]
+        out, most, total, empty, *numbers = torch_npu.npu_fusion_attention(*tensors, 4, layout, scale=0.3)
+        close(out, expected, rtol=1e-9, atol=1e-9)
+        scores = 0.3 * QKV[0] @ QKV[1].repeat_interleave(2, 1).transpose(-1, -2)
+        lse = (most + total.log())[..., 0].cpu().double()
+        close(lse, scores.logsumexp(-1))
+        assert most.shape == total.shape == (2, 4, 6, 8) and empty.numel() == 0 and numbers == [0, 0, 0]
+
+
+def visible(mode, queries, keys, before=None, after=None):
+    """Which keys a query sees, by the words of the mode."""
+    shift = keys - queries if mode in (3, 4) else 0
+    rows = []
+    for i in range(queries):
+        low, high = {2: (0, i), 3: (0, i + shift), 4: (i + shift - (before or 0), i + shift + (after or 0))}[mode]
+        rows.append([low <= j <= high for j in range(keys)])
+    return torch.tensor(rows)
+
+
+@pytest.mark.parametrize("mode", [2, 3, 4])
+def test_the_sparse_modes_of_fusion_attention(mode):
+    q, (k, v) = QKV[0][:, :, :4], QKV[1:]
+    compressed = torch.ones(2048, 2048, dtype=torch.bool).triu(1)
+    seen = visible(mode, 4, 6, 2, 1)
+    expected = plain_attention(q, k, v, attn_mask=seen)
+    for device in ("cpu", "npu"):
+        out = torch_npu.npu_fusion_attention(
+            q.to(device), k.to(device), v.to(device), 4, "BNSD", atten_mask=compressed.to(device), scale=8**-0.5,
+            sparse_mode=mode, pre_tockens=2, next_tockens=1,
+        )[0]  # fmt: skip
+        close(out, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_a_mask_hides_where_it_is_true(mode):
+    hidden = torch.rand(2, 1, 6, 6, generator=torch.Generator().manual_seed(0)) > 0.5
+    hidden[0, 0, 2] = True
+    out = torch_npu.npu_fusion_attention(*QKV, 4, "BNSD", atten_mask=hidden, scale=8**-0.5, sparse_mode=mode)[0]
+    expected = plain_attention(*QKV, attn_mask=~hidden).nan_to_num(0)
+    close(out, expected, rtol=1e-9, atol=1e-9)
+    assert (out[0, :, 2] == 0).all()
+
+
+def test_fusion_attention_of_packed_sequences():
+    lengths = [2, 0, 3, 1]
+    ends = list(itertools.accumulate(lengths))
+    q, k, v = rand(7, 4, 8), rand(6, 2, 8), rand(6, 2, 8, seed=1)
+    mask = torch.ones(2048, 2048, dtype=torch.bool).triu(1)
+    for device in ("cpu", "npu"):
+        out, most, _, *_ = torch_npu.npu_fusion_attention(
+            q.to(device), k.to(device), v.to(device), 4, "TND", atten_mask=mask.to(device), scale=8**-0.5, sparse_mode=3,
+            actual_seq_qlen=ends, actual_seq_kvlen=ends,
+        )  # fmt: skip
+        expected = torch.zeros(7, 4, 8, dtype=torch.float64)
+        for start, end in zip([0, *ends], ends, strict=False):
+            own = [x[start:end].transpose(0, 1).unsqueeze(0) for x in (q, k, v)]
+            if end > start:
+                expected[start:end] = plain_attention(*own, is_causal=True)[0].transpose(0, 1)
+        close(out, expected, rtol=1e-9, atol=1e-9)
+        assert most.shape == (7, 4, 8)
+
+
+def test_pse_sinks_and_ropes():
+    pse, sink = rand(1, 4, 6, 6), rand(4)
+    q, k, v = QKV
+    k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+    scores = (q @ k.transpose(-1, -2) + pse) * 0.5
+    out = torch_npu.npu_fusion_attention(*QKV, 4, "BNSD", pse=pse, scale=0.5, sink=sink)[0]
+    with_sink = torch.cat((scores, sink.view(1, 4, 1, 1).expand(2, 4, 6, 1)), -1).softmax(-1)[..., :6]
+    close(out, with_sink @ v, rtol=1e-6, atol=1e-6)
+    rope_q, rope_k = rand(2, 4, 6, 2), rand(2, 2, 6, 2)
+    out = torch_npu.npu_fusion_attention_v2(*QKV, 4, "BNSD", pse=pse, pse_type=0, scale=0.5, query_rope=rope_q, key_rope=rope_k)[
+        0
+    ]
+    scores = (q @ k.transpose(-1, -2) + rope_q @ rope_k.repeat_interleave(2, 1).transpose(-1, -2)) * 0.5 + pse
+    close(out, scores.softmax(-1) @ v, rtol=1e-9, atol=1e-9)
+
+
+def test_the_gradient_of_fusion_attention():
+    mask = torch.ones(6, 6, dtype=torch.bool).triu(1)
+    inputs = [x[:1, :, :, :3].clone().requires_grad_() for x in QKV]
+    call = lambda q, k, v, s: torch_npu.npu_fusion_attention(q, k, v, 4, "BNSD", atten_mask=mask, sparse_mode=3, sink=s)[0]  # noqa: E731
+    assert gradcheck(call, (*inputs, rand(4).requires_grad_()), fast_mode=True)
+
+
+def test_dropout_of_fusion_attention_is_repeated_by_its_seed_and_keeps_the_mean():
+    q, k, v = (torch.ones(1, 1, 64, 16, device="npu") for _ in range(3))
+    call = lambda seed: torch_npu.npu_fusion_attention(q, k, v, 1, "BNSD", keep_prob=0.5, seed=seed)  # noqa: E731
+    first, again, other = call(7), call(7), call(8)
+    assert torch.equal(first[0], again[0]) and not torch.equal(first[0], other[0])
+    assert first[0].mean().item() == pytest.approx(1, abs=0.1)
+    assert first[4:] == (7, 0, 64 * 64)
+
+
+def test_attention_for_inference():
+    q, k, v = QKV
+    lengths = [3, 6]
+    beyond = torch.arange(6) >= torch.tensor(lengths).view(2, 1, 1, 1)
+    expected = plain_attention(q, k, v, attn_mask=~beyond, scale=0.3)
+    for device in ("cpu", "npu"):
+        tensors = [x.to(device) for x in by_layout(QKV, "BSH")]
+        out = torch_npu.npu_prompt_flash_attention(
+            *tensors, num_heads=4, num_key_value_heads=2, scale_value=0.3, input_layout="BSH", actual_seq_lengths_kv=lengths
+        )
+        close(out.cpu(), by_layout([expected], "BSH")[0], rtol=1e-9, atol=1e-9)
+        new = tensors[0][:, :1]
+        one = torch_npu.npu_incre_flash_attention(
+            new, *tensors[1:], num_heads=4, num_key_value_heads=2, scale_value=0.3, actual_seq_lengths=lengths
+        )
+        close(one.cpu(), by_layout([expected], "BSH")[0][:, :1], rtol=1e-9, atol=1e-9)
+        whole, lse = torch_npu.npu_fused_infer_attention_score(
+            *tensors, num_heads=4, num_key_value_heads=2, scale=0.3, actual_seq_lengths_kv=lengths, softmax_lse_flag=True
+        )
+        close(whole.cpu(), out.cpu(), rtol=1e-9, atol=1e-9)
+        assert lse.shape == (2, 4, 6, 1)
+
+
+def test_attention_of_pages_is_that_of_the_sequences():
+    q, k, v = (x.npu() for x in by_layout(QKV, "BSH"))
+    table = torch.tensor([[4, 0], [1, 3]], dtype=torch.int32, device="npu")
+    pages = []
+    for x in (k, v):
+        paged = torch.zeros(5, 3, x.size(2), dtype=x.dtype, device="npu")
+        for batch in range(2):
+            for block in range(2):
+                paged[table[batch, block].item()] = x[batch, block * 3 : block * 3 + 3]
+        pages.append(paged)
+    options = {"num_heads": 4, "num_key_value_heads": 2, "scale_value": 0.3}
+    expected = torch_npu.npu_incre_flash_attention(q[:, :1], k, v, **options)
+    out = torch_npu.npu_incre_flash_attention(q[:, :1], *pages, block_table=table, block_size=3, **options)
+    assert torch.equal(out, expected)
+
+
+def test_parts_of_an_attention_make_the_whole():
+    q, k, v = QKV
+    k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+    lse, out = [], []
+    for part in (slice(0, 2), slice(2, 6)):
+        scores = q @ k[:, :, part].transpose(-1, -2)
+        lse.append(scores.logsumexp(-1).flatten().float())
+        out.append((scores.softmax(-1) @ v[:, :, part]).flatten(0, 2).float())
+    whole, _ = torch_npu.npu_attention_update(lse, out, 0)
+    close(whole, plain_attention(*QKV, scale=1.0).flatten(0, 2).float())
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_multi_head_attention(device):
+    batch, length, heads, width = 2, 3, 4, 2
+    size = heads * width
+    layer = torch.nn.MultiheadAttention(size, heads, batch_first=True)
+    torch.nn.init.uniform_(layer.in_proj_bias)
+    x, mask = rand(batch, length, size).float(), rand(batch * heads, length, length).float()
+    expected = layer(x, x, x, attn_mask=mask, need_weights=False)[0].flatten(0, 1)
+    w, b = layer.in_proj_weight.chunk(3), layer.in_proj_bias.chunk(3)
+    flat = x.flatten(0, 1)
+    tensors = [flat] * 3 + [*w, mask.view(batch, heads, length, length), layer.out_proj.weight, *b, layer.out_proj.bias]
+    out = torch_npu.npu_multi_head_attention(*(t.to(device) for t in tensors), None, heads, width, length, length, 0.0, True)
+    close(out[0], expected)
