@@ -54,11 +54,11 @@ _switches = npu.debug._from_environment()
 
 __all__ = ["__version__", "npu", "softnpu"]
 
-_ON_DEMAND = {"distributed", "jit", "optim", "profiler", "testing", "utils"}
+_ON_DEMAND = {"contrib", "distributed", "jit", "optim", "profiler", "testing", "utils"}
 
 
 def __getattr__(name):
-    # `torch_npu.optim` needs no import of its own, and costs nothing where nobody asks for it.
+    # `torch_npu.optim` and the operators need no import of their own, and cost nothing where nobody asks for them.
     if name in _ON_DEMAND:
         return importlib.import_module(f".{name}", __name__)
     return ops.public(name)

@@ -1,0 +1,49 @@
+"""A linear layer of integers."""
+
+import torch
+from torch import nn
+
+import torch_npu
+
+
+class LinearQuant(nn.Module):
+    """torch_npu.npu_quant_matmul with a weight [out_features, in_features]: int8, or int32 that holds eight four-bit integers, as
+    the input. The parameters are for weights that a quantiser made; set them before the first use:
+
+    layer.weight.data, layer.scale.data = weight.npu(), scale.npu()"""
+
+    def __init__(
+        self,
+        in_features,
+        out_features,
+        *,
+        bias=True,
+        offset=False,
+        pertoken_scale=False,
+        device=None,
+        dtype=None,
+        output_dtype=None,
+    ):
+        super().__init__()
+        self.in_features, self.out_features, self.output_dtype = in_features, out_features, output_dtype
+        make = lambda *shape, dtype: nn.Parameter(torch.zeros(shape, dtype=dtype, device=device), False)  # noqa: E731
+        self.weight = make(out_features, in_features, dtype=torch.int8)
+        self.scale = make(out_features, dtype=torch.float32)
+        self.offset = make(out_features, dtype=torch.float32) if offset else None
+        self.pertoken_scale = make(out_features, dtype=torch.float32) if pertoken_scale else None
+        self.bias = make(out_features, dtype=torch.int32) if bias else None
+
+    def forward(self, linear_quant_input):
+        if linear_quant_input.dtype != self.weight.dtype:
+            raise ValueError(
+                f"input and weight are both int8 or both int32, not {linear_quant_input.dtype} and {self.weight.dtype}"
+            )
+        return torch_npu.npu_quant_matmul(
+            linear_quant_input,
+            self.weight.transpose(-1, -2),
+            self.scale,
+            offset=self.offset,
+            pertoken_scale=self.pertoken_scale,
+            bias=self.bias,
+            output_dtype=self.output_dtype,
+        )
