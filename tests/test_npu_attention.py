@@ -188,3 +188,33 @@ def test_multi_head_attention(device):
     tensors = [flat] * 3 + [*w, mask.view(batch, heads, length, length), layer.out_proj.weight, *b, layer.out_proj.bias]
     out = torch_npu.npu_multi_head_attention(*(t.to(device) for t in tensors), None, heads, width, length, length, 0.0, True)
     close(out[0], expected)
+
+
+def test_attention_by_parts_of_the_keys_is_that_by_all_of_them_with_its_gradients():
+    q, k, v = (x.npu() for x in by_layout(QKV, "SBH"))
+    dy = rand(*q.shape, seed=3).npu()
+    twins = [x.clone().requires_grad_() for x in (q, k, v)]
+    whole = torch_npu.npu_fusion_attention(*twins, 4, "SBH", scale=0.3)
+    whole[0].backward(dy)
+    parts = [torch_npu.npu_fusion_attention(q, k[part], v[part], 4, "SBH", scale=0.3) for part in (slice(0, 2), slice(2, 6))]
+    out, most, total = torch_npu.npu_ring_attention_update(*parts[0][:3], *parts[1][:3])
+    close(out, whole[0].detach().cpu())
+    grads = [
+        torch_npu.npu_fusion_attention_grad(
+            q, k[part], v[part], dy, 4, "SBH", softmax_max=most, softmax_sum=total, attention_in=out, scale_value=0.3
+        )
+        for part in (slice(0, 2), slice(2, 6))
+    ]
+    close(grads[0][0] + grads[1][0], twins[0].grad.cpu())
+    for i in (1, 2):
+        close(torch.cat((grads[0][i], grads[1][i])), twins[i].grad.cpu())
+
+
+def test_parts_of_packed_sequences_are_put_together():
+    ends = {"actual_seq_qlen": [1, 4], "actual_seq_kvlen": [1, 4]}
+    parts = [torch_npu.npu_fusion_attention(*[rand(4, 2, 8, seed=i)] * 3, 2, "TND", **ends) for i in (0, 1)]
+    out, most, total = torch_npu.npu_ring_attention_update(*parts[0][:3], *parts[1][:3], input_layout="TND")
+    lse = [(part[1] + part[2].log())[..., :1] for part in parts]
+    share = torch.softmax(torch.stack(lse).double(), 0)
+    close(out, parts[0][0] * share[0] + parts[1][0] * share[1])
+    close((most + total.log())[..., :1], torch.logaddexp(*lse))

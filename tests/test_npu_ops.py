@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -373,6 +374,55 @@ def test_a_checksum_finds_a_wrong_product():
     assert torch_npu.matmul_checksum(a, b, c).item()
 
 
+# Name -> (the gradient by its name, what it is the gradient of, the tensors).
+GRADIENTS = {
+    "rms_norm": (
+        lambda g, x, w: torch_npu.npu_rms_norm_backward(g, x, w, torch_npu.npu_rms_norm(x, w)[1]),
+        lambda x, w: torch_npu.npu_rms_norm(x, w)[0],
+        (rand(3, 4, 6), rand(6)),
+    ),
+    "rms_norm over two dimensions": (
+        lambda g, x, w: torch_npu.npu_rms_norm_backward(g, x, w, torch_npu.npu_rms_norm(x, w)[1]),
+        lambda x, w: torch_npu.npu_rms_norm(x, w)[0],
+        (rand(3, 4, 6), rand(4, 6)),
+    ),
+    "swiglu": (torch_npu.npu_swiglu_backward, torch_npu.npu_swiglu, (rand(3, 6),)),
+    "fast_gelu": (torch_npu.npu_fast_gelu_backward, torch_npu.npu_fast_gelu, (rand(3, 6),)),
+    "gelu": (torch_npu.npu_gelu_backward, torch_npu.npu_gelu, (rand(3, 6),)),
+    "geglu": (
+        lambda g, x: torch_npu.npu_geglu_grad(g, x, torch_npu.npu_geglu(x)[1]),
+        lambda x: torch_npu.npu_geglu(x)[0],
+        (rand(3, 6),),
+    ),
+    "rotary_mul": (
+        torch_npu.npu_rotary_mul_backward,
+        torch_npu.npu_rotary_mul,
+        (rand(2, 3, 6), rand(1, 3, 6), rand(1, 3, 6, seed=1)),
+    ),
+    "linear": (torch_npu.npu_linear_backward, torch_npu.npu_linear, (rand(2, 3, 4), rand(5, 4))),
+    "scaled_masked_softmax": (
+        lambda g, x: torch_npu.npu_scaled_masked_softmax_backward(
+            g, torch_npu.npu_scaled_masked_softmax(x, MASK.to(x.device), 0.5), MASK.to(x.device), 0.5, False
+        ),
+        lambda x: torch_npu.npu_scaled_masked_softmax(x, MASK.to(x.device), 0.5),
+        (rand(2, 6, 6),),
+    ),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_a_gradient_by_name_is_that_of_autograd(name, device):
+    gradient, forward, tensors = GRADIENTS[name]
+    own = [tensor.to(device).requires_grad_() for tensor in tensors]
+    out = forward(*own)
+    grad = rand(*out.shape, seed=9).to(device)
+    expected = torch.autograd.grad(out, own, grad)
+    result = gradient(grad, *(tensor.detach() for tensor in own))
+    result = result if isinstance(result, tuple) else (result,)
+    close(result, tuple(one.cpu() for one in expected), rtol=1e-9, atol=1e-9)
+
+
 QKV = [rand(2, 4, 6, 8), rand(2, 4, 6, 8, seed=1), rand(2, 4, 6, 8, seed=2)]
 
 
@@ -447,6 +497,12 @@ def test_the_table_of_families_names_what_they_define():
     assert "npu_rms_norm" in dir(torch.ops.npu)
     for name, function in PUBLIC.items():
         assert inspect.getdoc(function), name
+
+
+def test_the_document_lists_them():
+    document = (Path(__file__).parents[1] / "docs/npu_ops.md").read_text()
+    rows = [f"| {family} | {' '.join(f'`{name}`' for name in names.split())} |" for family, names in ops.FAMILIES.items()]
+    assert re.findall(r"^\| (?!family)[a-z].*$", document, re.M) == rows
 
 
 def test_an_operator_is_called_by_the_names_of_either_signature():

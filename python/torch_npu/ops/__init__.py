@@ -21,6 +21,9 @@ FAMILIES = {
     " npu_silu_",
     "attention": "npu_fusion_attention npu_fusion_attention_v2 npu_prompt_flash_attention npu_incre_flash_attention"
     " npu_fused_infer_attention_score npu_attention_update",
+    "backward": "npu_rms_norm_backward npu_swiglu_backward npu_fast_gelu_backward npu_gelu_backward npu_geglu_grad"
+    " npu_rotary_mul_backward npu_linear_backward npu_softmax_cross_entropy_with_logits_backward"
+    " npu_scaled_masked_softmax_backward",
     "boxes": "npu_iou npu_ptiou npu_giou npu_diou npu_ciou npu_bounding_box_encode npu_bounding_box_decode npu_yolo_boxes_encode"
     " npu_anchor_response_flags npu_grid_assign_positive",
     "convolution": "npu_conv2d npu_conv3d npu_conv_transpose2d npu_convolution npu_convolution_transpose npu_deformable_conv2d",
@@ -43,6 +46,7 @@ FAMILIES = {
     " npu_convert_weight_to_int4pack npu_dtype_cast _npu_dtype_cast npu_dtype_cast_",
     "quant_matmul": "npu_quant_matmul npu_weight_quant_batchmatmul npu_quant_conv2d",
     "recurrent": "npu_lstm npu_lstm_cell npu_gru",
+    "ring": "npu_fusion_attention_grad npu_ring_attention_update",
     "roi": "npu_roi_align npu_ps_roi_pooling",
     "rope": "npu_rotary_mul npu_apply_rotary_pos_emb npu_interleave_rope npu_mrope",
     "rotated": "npu_rotated_iou npu_rotated_overlaps",
@@ -72,7 +76,8 @@ def public(name):
         return getattr(importlib.import_module(f"torch_npu.{_ELSEWHERE[name]}"), name)
     if name in dtypes.TOKENS:
         return dtypes.TOKENS[name]
-    raise AttributeError(f"module 'torch_npu' has no attribute {name!r}")
+    known = "; docs/npu_ops.md lists the operators that it has" if name.startswith("npu_") else ""
+    raise AttributeError(f"module 'torch_npu' has no attribute {name!r}{known}")
 
 
 class _Namespace(torch._ops._OpNamespace):
