@@ -218,3 +218,10 @@ def test_parts_of_packed_sequences_are_put_together():
     share = torch.softmax(torch.stack(lse).double(), 0)
     close(out, parts[0][0] * share[0] + parts[1][0] * share[1])
     close((most + total.log())[..., :1], torch.logaddexp(*lse))
+
+
+def test_autocast_does_not_reach_into_attention():
+    half = [x.bfloat16().npu() for x in QKV]
+    expected = torch_npu.npu_fusion_attention(*half, 4, "BNSD", scale=0.3)[0]
+    with torch.autocast("npu", dtype=torch.bfloat16):
+        assert torch.equal(torch_npu.npu_fusion_attention(*half, 4, "BNSD", scale=0.3)[0], expected)

@@ -45,6 +45,17 @@ def check(condition, operator, message):
         raise ValueError(f"{operator}: {message}")
 
 
+def precisely(function):
+    """Autocast does not reach into the function: what it computes in float32 stays so."""
+
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        with torch._C._DisableAutocast():
+            return function(*args, **kwargs)
+
+    return run
+
+
 def refuse(operator, **arguments):
     """Raises NotImplementedError if any of the arguments, which softnpu has no use for, is given."""
     given = [name for name, value in arguments.items() if value is not None]

@@ -11,7 +11,7 @@ with the first prefix[b] keys visible. Without a mask nothing is hidden, whateve
 
 import torch
 
-from ._define import check, op, refuse
+from ._define import check, op, precisely, refuse
 
 EVERYTHING = 2147483647
 
@@ -336,6 +336,7 @@ class _Mask:
         return band if hidden is None else hidden | band
 
 
+@precisely
 def _attend(q, k, v, scale, hidden, pse, pse_first, sink=None, drop=None):
     """(out, maximum, sum) of BNSD tensors; the latter two are float32, [B, N, S, 1]."""
     dtype = q.dtype

@@ -5,7 +5,7 @@ from torch.nn.functional import conv2d, pad
 
 from .. import _hifloat8 as hifloat8
 from . import dtypes
-from ._define import check, op, refuse
+from ._define import check, op, precisely, refuse
 from .quant import integer_matmul, rounded, scale_of, unpack_int4
 
 
@@ -68,6 +68,7 @@ def npu_quant_matmul(
     called=lambda x, weight, antiquant_scale, antiquant_offset=None, quant_scale=None, quant_offset=None, bias=None,
     antiquant_group_size=0, inner_precise=0: ...,
 )  # fmt: skip
+@precisely
 def npu_weight_quant_batchmatmul(
     x,
     weight,

@@ -2,7 +2,7 @@
 
 import torch
 
-from ._define import check, op, refuse
+from ._define import check, op, precisely, refuse
 from .attention import EVERYTHING, _joined, _Mask, _split
 
 
@@ -14,6 +14,7 @@ from .attention import EVERYTHING, _joined, _Mask, _split
     " int[]? actual_seq_qlen=None, int[]? actual_seq_kvlen=None, int sparse_mode=0, bool gen_mask_parallel=True, bool sync=False,"
     ' str softmax_layout="", Tensor? sink=None) -> (Tensor, Tensor, Tensor, Tensor, Tensor)'
 )
+@precisely
 def npu_fusion_attention_grad(
     query,
     key,
