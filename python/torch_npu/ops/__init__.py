@@ -14,8 +14,6 @@ import importlib
 
 import torch
 
-from . import dtypes
-
 FAMILIES = {
     "activation": "fast_gelu npu_fast_gelu npu_gelu npu_gelu_mul npu_geglu npu_swiglu npu_clipped_swiglu npu_mish npu_silu"
     " npu_silu_",
@@ -74,8 +72,9 @@ def public(name):
         return importlib.import_module(f"{__name__}._define").PUBLIC[name]
     if name in _ELSEWHERE:
         return getattr(importlib.import_module(f"torch_npu.{_ELSEWHERE[name]}"), name)
-    if name in dtypes.TOKENS:
-        return dtypes.TOKENS[name]
+    tokens = importlib.import_module(f"{__name__}.dtypes").TOKENS
+    if name in tokens:
+        return tokens[name]
     known = "; docs/npu_ops.md lists the operators that it has" if name.startswith("npu_") else ""
     raise AttributeError(f"module 'torch_npu' has no attribute {name!r}{known}")
 
