@@ -1,0 +1,111 @@
+#include "aten/cuda_alias.h"
+
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Event.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/Stream.h>
+
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "bindings/bind.h"
+
+// torch.device and the three classes that are made for a device take "cuda" as "npu". Their constructors are exchanged, not the
+// classes: what is known by identity (isinstance, pickles, TorchScript, Dynamo) stays as it is.
+namespace torch_npu::bindings {
+namespace {
+
+namespace py = pybind11;
+
+struct Constructor {
+  PyTypeObject* type;
+  newfunc original;
+};
+
+struct State {
+  CudaAlias alias;
+  std::array<Constructor, 4> constructors;
+  py::object type_attribute;
+  py::str device_type;
+};
+
+std::optional<State>& state() {
+  static auto* const state = new std::optional<State>();
+  return *state;
+}
+
+// A new reference to the argument, or to what it means.
+PyObject* meant(PyObject* argument) {
+  if (THPDevice_Check(argument)) return THPDevice_New(without_cuda(reinterpret_cast<THPDevice*>(argument)->device));
+  Py_ssize_t size = 0;
+  const char* const text = PyUnicode_Check(argument) ? PyUnicode_AsUTF8AndSize(argument, &size) : nullptr;
+  if (text == nullptr) {
+    PyErr_Clear();
+    return Py_NewRef(argument);
+  }
+  const std::string_view name(text, static_cast<size_t>(size));
+  if (name != "cuda" && !name.starts_with("cuda:")) return Py_NewRef(argument);
+  return PyUnicode_FromString(("npu" + std::string(name.substr(4))).c_str());
+}
+
+PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  const auto positional = py::reinterpret_steal<py::object>(PyTuple_New(PyTuple_GET_SIZE(args)));
+  for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(args); ++index) {
+    PyTuple_SET_ITEM(positional.ptr(), index, meant(PyTuple_GET_ITEM(args, index)));
+  }
+  py::object by_name;
+  if (kwargs != nullptr) {
+    by_name = py::dict();
+    for (const auto& [name, value] : py::reinterpret_borrow<py::dict>(kwargs)) {
+      by_name[name] = py::reinterpret_steal<py::object>(meant(value.ptr()));
+    }
+  }
+  for (const Constructor& constructor : state()->constructors) {
+    if (PyType_IsSubtype(type, constructor.type)) return constructor.original(type, positional.ptr(), by_name.ptr());
+  }
+  PyErr_Format(PyExc_TypeError, "%s is made for no device", type->tp_name);
+  return nullptr;
+}
+
+PyObject* type_of_device(PyObject* self, void*) {
+  if (reinterpret_cast<THPDevice*>(self)->device.is_privateuseone()) return Py_NewRef(state()->device_type.ptr());
+  return Py_TYPE(state()->type_attribute.ptr())->tp_descr_get(state()->type_attribute.ptr(), self, nullptr);
+}
+
+void set_type_attribute(const py::object& attribute) {
+  if (PyDict_SetItemString(THPDeviceType.tp_dict, "type", attribute.ptr()) != 0) throw py::error_already_set();
+  PyType_Modified(&THPDeviceType);
+}
+
+void begin(py::str device_type) {
+  if (state()) return;
+  state().emplace();
+  State& now = *state();
+  now.device_type = std::move(device_type);
+  const std::array<PyTypeObject*, 4> types = {&THPDeviceType, reinterpret_cast<PyTypeObject*>(THPGeneratorClass), THPStreamClass,
+                                              THPEventClass};
+  for (size_t index = 0; index < types.size(); ++index) {
+    now.constructors[index] = {types[index], types[index]->tp_new};
+    types[index]->tp_new = construct;
+  }
+  static PyGetSetDef definition = {"type", type_of_device, nullptr, nullptr, nullptr};
+  now.type_attribute = py::reinterpret_borrow<py::object>(PyDict_GetItemString(THPDeviceType.tp_dict, "type"));
+  set_type_attribute(py::reinterpret_steal<py::object>(PyDescr_NewGetSet(&THPDeviceType, &definition)));
+}
+
+void end() {
+  if (!state()) return;
+  for (const Constructor& constructor : state()->constructors) constructor.type->tp_new = constructor.original;
+  set_type_attribute(state()->type_attribute);
+  state().reset();
+}
+
+}  // namespace
+
+void bind_cuda_alias(py::module_& module) {
+  module.def("_cuda_alias_begin", begin, py::arg("device_type"));
+  module.def("_cuda_alias_end", end);
+}
+
+}  // namespace torch_npu::bindings

@@ -1,0 +1,301 @@
+"""What torch_npu.contrib.transfer_to_npu exchanges in torch, as (owner, name, value); all else is done by torch_npu._C."""
+
+import contextlib
+import functools
+import inspect
+import types
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ..npu._utils import _get_device_index
+
+REMOVED = object()
+"""The value of a name that is to be found by the module's __getattr__."""
+
+_NO_TWIN = {
+    "CUDAPluggableAllocator": "NPUPluggableAllocator",
+    "CUDAGraph": "NPUGraph",
+}
+
+
+class DeviceType(str):
+    """The type of an NPU for a program that asks for CUDA: it equals both "npu" and "cuda". Pickled, it is "npu"."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        return str.__eq__(self, other) is True or (isinstance(other, str) and str.__eq__("cuda", other))
+
+    def __ne__(self, other):
+        return not self == other
+
+    def __reduce__(self):
+        return str, (str(self),)
+
+
+def exchanges():
+    yield from _torch_cuda()
+    yield from _nvtx()
+    yield from _tensors()
+    yield from _checkpoints()
+    yield from _autocast()
+    yield from _tracing()
+    yield from _distributed()
+    # Its warning that torch was built without cuDNN is of no use here.
+    yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
+
+
+def _torch_cuda():
+    """torch.cuda and its modules: the function of torch.npu, what `_own` has instead, or a refusal."""
+    cuda, npu = torch.cuda, torch.npu
+    own = _own()
+    private = ("_initialized", "_is_in_bad_fork", "_lazy_call", "_lazy_init", "_sleep")
+    names = [name for name in (*cuda.__all__, *private) if not isinstance(vars(cuda).get(name), types.ModuleType)]
+    twins = {}
+    for name in names:
+        if name in own:
+            twins[name] = own[name]
+        elif name in vars(npu):
+            twins[name] = vars(npu)[name]
+        elif not isinstance(vars(cuda).get(name), type) or name in _NO_TWIN or name.endswith(("Tensor", "Storage")):
+            twins[name] = REMOVED
+    yield cuda, "__getattr__", _late
+    originals = {id(vars(cuda)[name]): twin for name, twin in twins.items() if name in vars(cuda) and twin is not REMOVED}
+    for name, twin in twins.items():
+        if twin is not REMOVED or name in vars(cuda):
+            yield cuda, name, twin
+    # The same functions by their longer names. Numbers and tuples are no names of functions.
+    for module in (cuda.memory, cuda.random, cuda.streams, cuda._utils):
+        for name, value in list(vars(module).items()):
+            if id(value) in originals and callable(value):
+                yield module, name, originals[id(value)]
+    for name in ("_record_memory_history", "_snapshot", "_dump_snapshot"):
+        if name in vars(npu.memory):
+            yield cuda.memory, name, vars(npu.memory)[name]
+    yield cuda._utils, "_get_device_index", _get_device_index
+    yield cuda, "_get_device_index", _get_device_index
+
+
+def _late(name):
+    """torch.cuda.__getattr__: what torch.npu imports when it is asked for, and what has no twin there."""
+    with contextlib.suppress(AttributeError):
+        return getattr(torch.npu, _NO_TWIN.get(name, name))
+    if name not in torch.cuda.__all__:
+        raise AttributeError(f"module 'torch.cuda' has no attribute {name!r}")
+
+    def refuse(*_, **__):
+        raise NotImplementedError(f"torch.cuda.{name} has no counterpart on npu")
+
+    return refuse
+
+
+def _own():
+    """What torch.cuda answers in another form than torch.npu does, or only torch.cuda has."""
+
+    def is_bf16_supported(including_emulation=True):
+        return torch.npu.is_bf16_supported()
+
+    def get_device_capability(device=None):
+        """(8, 0) where torch.npu tells none: what programs do from there on (bfloat16), an NPU does too, and not what needs more."""
+        return torch.npu.get_device_capability(device) or (8, 0)
+
+    def get_gencode_flags():
+        return ""
+
+    def check_error(res):
+        if res != 0:
+            raise torch.cuda.CudaError(res)
+
+    class cudart:
+        """torch.cuda.cudart(): of the runtime, only the switches of NVIDIA's profilers, which do nothing."""
+
+        def cudaProfilerStart(self):
+            return 0
+
+        def cudaProfilerStop(self):
+            return 0
+
+        def __getattr__(self, name):
+            raise NotImplementedError(f"torch.cuda.cudart().{name} has no counterpart on npu")
+
+    return {
+        "is_bf16_supported": is_bf16_supported,
+        "get_device_capability": get_device_capability,
+        "get_gencode_flags": get_gencode_flags,
+        "check_error": check_error,
+        "cudart": cudart,
+        "has_half": True,
+        "default_generators": REMOVED,
+        "_initialized": REMOVED,
+    }
+
+
+def _nvtx():
+    """Marks for NVIDIA's tools, which see nothing of npu."""
+    depth = 0
+
+    def range_push(msg):
+        nonlocal depth
+        depth += 1
+        return depth - 1
+
+    def range_pop():
+        nonlocal depth
+        depth -= 1
+        return depth
+
+    yield torch.cuda.nvtx, "range_push", range_push
+    yield torch.cuda.nvtx, "range_pop", range_pop
+    yield torch.cuda.nvtx, "range_start", lambda msg: 0
+    yield torch.cuda.nvtx, "range_end", lambda range_id: None
+    yield torch.cuda.nvtx, "mark", lambda msg: None
+
+
+def _tensors():
+    Tensor = torch.Tensor
+    as_type, pin_memory, is_pinned = Tensor.type, Tensor.pin_memory, Tensor.is_pinned
+
+    def cuda(self, device=None, non_blocking=False, memory_format=torch.preserve_format):
+        there = torch.device("npu", _get_device_index(device, optional=True))
+        return self.to(there, non_blocking=non_blocking, memory_format=memory_format)
+
+    @functools.wraps(as_type)
+    def type_(self, dtype=None, *args, **kwargs):
+        if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
+            dtype = "torch.npu." + dtype[len("torch.cuda.") :]
+        return as_type(self, dtype, *args, **kwargs)
+
+    yield Tensor, "cuda", cuda
+    yield Tensor, "is_cuda", property(lambda self: self.is_npu)
+    yield Tensor, "type", type_
+    # Which device it is pinned for is a word of the past: there is one accelerator.
+    yield Tensor, "pin_memory", lambda self, device=None: pin_memory(self)
+    yield Tensor, "is_pinned", lambda self, device=None: is_pinned(self)
+
+
+def _checkpoints():
+    """map_location={"cuda:0": ...} is also meant for what was saved from npu."""
+    by_location = torch.serialization._get_restore_location
+
+    def by_location_of_npu(map_location):
+        if isinstance(map_location, dict):
+            twins = {name.replace("cuda", "npu", 1): value for name, value in map_location.items() if name.startswith("cuda")}
+            map_location = twins | map_location
+        return by_location(map_location)
+
+    yield torch.serialization, "_get_restore_location", by_location_of_npu
+
+
+def _autocast():
+    """The state of torch.autocast("cuda"), which is kept by device type. Without one, "cuda" is meant."""
+
+    def by_type(function):
+        @functools.wraps(function)
+        def for_npu(device_type="npu", *args):
+            if isinstance(device_type, bool):  # the old form: of CUDA
+                return function("npu", device_type)
+            return function("npu" if device_type == "cuda" else device_type, *args)
+
+        return for_npu
+
+    for name in ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
+        twin = by_type(getattr(torch, name))
+        _keep_scripting(getattr(torch, name), twin)
+        yield torch, name, twin
+    yield torch, "get_autocast_gpu_dtype", functools.partial(torch.get_autocast_dtype, "npu")
+    yield torch, "set_autocast_gpu_dtype", functools.partial(torch.set_autocast_dtype, "npu")
+
+
+def _keep_scripting(function, twin):
+    """torch.jit.script knows functions of torch by identity."""
+    operator = torch.jit._builtins._find_builtin(function)
+    if operator is not None:
+        torch.jit._builtins._register_builtin(twin, operator)
+
+
+def _tracing():
+    """Tensors without data, of torch.compile and others, are made for npu too."""
+    dispatch = FakeTensorMode.dispatch
+
+    def without_cuda(value):
+        if isinstance(value, torch.device) and str.__eq__(value.type, "cuda"):
+            return torch.device("npu", value.index) if value.index is not None else torch.device("npu")
+        return value
+
+    @functools.wraps(dispatch)
+    def dispatch_for_npu(self, func, types, args=(), kwargs=None):
+        args = tuple(map(without_cuda, args))
+        kwargs = {name: without_cuda(value) for name, value in kwargs.items()} if kwargs else kwargs
+        return dispatch(self, func, types, args, kwargs)
+
+    yield FakeTensorMode, "dispatch", dispatch_for_npu
+
+
+def _distributed():
+    """nccl is hccl."""
+    if not torch.distributed.is_available():
+        return
+
+    def with_hccl(function):
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            given = signature.bind(*args, **kwargs)
+            backend = given.arguments.get("backend")
+            if isinstance(backend, str) and "nccl" in backend.lower():
+                _check_hccl()
+                given.arguments["backend"] = backend.lower().replace("nccl", "hccl").replace("cuda:", "npu:")
+            return function(*given.args, **given.kwargs)
+
+        return call
+
+    c10d = torch.distributed.distributed_c10d
+    for name in ("init_process_group", "new_group"):
+        twin = with_hccl(getattr(c10d, name))
+        yield c10d, name, twin
+        yield torch.distributed, name, twin
+
+
+def _check_hccl():
+    if not hasattr(torch.distributed.Backend, "HCCL"):
+        raise NotImplementedError(
+            "the backend nccl becomes hccl on npu, which this version does not have; use backend='gloo' with tensors on the CPU, "
+            "or one process"
+        )
+
+
+def _dynamo():
+    """The type of a device is a constant for Dynamo, as every str is."""
+    from torch._dynamo import utils
+
+    utils.common_constant_types.add(DeviceType)
+    return ()
+
+
+def _extensions():
+    """Sources of CUDA kernels are not compiled for npu."""
+    from torch.utils import cpp_extension
+
+    def refuse(what):
+        raise NotImplementedError(
+            f"{what} compiles CUDA kernels, which do not run on npu; use the operators of torch in their place, or write the "
+            f"extension for npu: torch_npu.utils.cpp_extension.NpuExtension"
+        )
+
+    load = cpp_extension._jit_compile
+
+    @functools.wraps(load)
+    def load_without_cuda(name, sources, *args, **kwargs):
+        if any(cpp_extension._is_cuda_file(source) for source in sources):
+            refuse(f"the extension {name}")
+        return load(name, sources, *args, **kwargs)
+
+    yield cpp_extension, "CUDAExtension", lambda name, *_, **__: refuse(f"CUDAExtension({name!r})")
+    yield cpp_extension, "_jit_compile", load_without_cuda
+
+
+LATER = {"torch._dynamo.utils": _dynamo, "torch.utils.cpp_extension": _extensions}
+"""What is exchanged in modules that few programs import."""
