@@ -2,34 +2,28 @@
 
 import io
 import json
-import os
 import pickle
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from torch_npu.contrib import transfer_to_npu
+
+transfer_to_npu.undo()
 
 PROGRAMS = Path(__file__).parent / "migration"
 # Relative; that of half precision.
 TOLERANCE = {"amp_training": 5e-2}
+IMPORT = "import torch_npu.contrib.transfer_to_npu"
 NOTICE = "transfer_to_npu: cuda means npu from now on (undo() ends it)"
 
 
-@pytest.fixture(scope="module")
-def transfer_to_npu():
-    from torch_npu.contrib import transfer_to_npu
-
-    transfer_to_npu.undo()
-    return transfer_to_npu
-
-
 @pytest.fixture
-def transferred(transfer_to_npu):
+def transferred():
     with transfer_to_npu.scope():
-        yield transfer_to_npu
+        yield
 
 
 def assert_close(found, expected, tolerance):
@@ -57,8 +51,9 @@ def result_of(monkeypatch, capfd):
     return run
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore:CUDA is not available")
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROGRAMS.glob("*.py")))
-def test_a_program_for_cuda_does_what_it_does_on_the_cpu(result_of, transfer_to_npu, name):
+def test_a_program_for_cuda_does_what_it_does_on_the_cpu(result_of, name):
     assert not torch.cuda.is_available()
     on_cpu = result_of(name)
     with transfer_to_npu.scope():
@@ -66,12 +61,215 @@ def test_a_program_for_cuda_does_what_it_does_on_the_cpu(result_of, transfer_to_
         assert_close(result_of(name), on_cpu, TOLERANCE.get(name, 1e-4))
 
 
-IMPORT = "import torch_npu.contrib.transfer_to_npu"
-
-
-@pytest.mark.parametrize(
-    "first", [IMPORT, f"import torch, torch.cuda.amp\n{IMPORT}", "from torch_npu.contrib import transfer_to_npu"]
-)
+@pytest.mark.parametrize("first", [IMPORT, f"import torch.cuda.amp\n{IMPORT}", "from torch_npu.contrib import transfer_to_npu"])
 def test_one_line_is_enough_wherever_it_stands(python, first):
     done = python(f"{first}\nimport torch\nprint(torch.cuda.is_initialized(), torch.ones(2, device='cuda').sum().cuda().item())")
     assert (done.stdout, done.stderr, done.returncode) == ("False 2.0\n", NOTICE + "\n", 0)
+
+
+def test_names_that_were_imported_before_mean_npu_too(python):
+    done = python(
+        f"""
+        from torch import device, full, Generator, Tensor, zeros
+        {IMPORT}
+        print(zeros(2, device="cuda").device, full((1,), 1.0, device=device("cuda")).is_cuda, Generator("cuda").device)
+        """
+    )
+    assert (done.stdout, done.returncode) == ("npu:0 True npu:0\n", 0), done.stderr
+
+
+def test_a_real_cuda_device_is_named_in_the_notice(monkeypatch, caplog):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with transfer_to_npu.scope():
+        pass
+    assert "the 2 CUDA devices of this machine cannot be reached meanwhile" in caplog.text
+
+
+def surface():
+    modules = [torch, torch.cuda, torch.cuda.amp, torch.cuda.memory, torch.cuda.nvtx, torch.cuda.random, torch.cuda.streams]
+    modules += [torch.backends.cudnn, torch.distributed, torch.serialization, torch.jit, torch.autograd.profiler]
+    return {owner: dict(vars(owner)) for owner in [*modules, torch.Tensor, torch.nn.Module, torch.amp.autocast]}
+
+
+def test_undo_leaves_torch_as_it_was():
+    import builtins
+
+    before, known = surface(), dict(vars(builtins))
+    packages = list(torch.serialization._package_registry)
+    with transfer_to_npu.scope():
+        assert vars(builtins) == known
+        assert "torch.cuda.is_available" in transfer_to_npu.table() and "torch.Tensor.cuda" in transfer_to_npu.table()
+        assert transfer_to_npu.is_applied()
+        with transfer_to_npu.scope():
+            pass
+        assert torch.ones(2, device="cuda").is_cuda
+    for owner, names in surface().items():
+        changed = [name for name in names.keys() | before[owner].keys() if names.get(name) is not before[owner].get(name)]
+        assert not changed, (owner, changed)
+    assert torch.serialization._package_registry == packages
+    assert transfer_to_npu.table() == []
+    assert torch.device("cuda").type == "cuda" != torch.device("npu").type
+    assert not torch.ones(2).npu().is_cuda
+    with pytest.raises(NotImplementedError, match="CUDA"):
+        torch.empty(2, device="cuda")
+    with pytest.raises(RuntimeError, match="cuda"):
+        torch.ones(2).to("cuda")
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta", "npu:0", "npu:1"])
+def test_other_devices_are_not_touched(transferred, device):
+    x = torch.ones(2, device=device)
+    assert x.device == torch.device(device) and str(x.device) == device
+    assert x.is_cuda == x.is_npu == device.startswith("npu")
+    assert (x.device.type == "cuda") == device.startswith("npu")
+    assert x.to(device) is x
+
+
+@pytest.mark.usefixtures("transferred")
+class TestDevices:
+    def test_every_spelling_is_the_same_device(self):
+        spellings = ["cuda:1", torch.device("cuda:1"), torch.device("cuda", 1), torch.device(type="cuda", index=1), 1, "npu:1"]
+        for spelling in spellings:
+            assert torch.ones(2, device=spelling).device == torch.device("npu:1")
+            assert torch.ones(2).to(spelling).device == torch.ones(2).cuda(spelling).device == torch.device("cuda:1")
+
+    def test_a_tensor_that_is_there_is_not_copied(self):
+        x = torch.ones(2, device="cuda")
+        assert x.cuda() is x.to("cuda") is x.to("cuda:0") is x.to(torch.device("cuda")) is x.to("cuda", torch.float32) is x
+        assert x.to("cuda", copy=True) is not x
+        module = torch.nn.Linear(2, 2).cuda()
+        weight = module.weight
+        assert module.to("cuda").cuda(0).weight is weight and weight.is_cuda
+
+    def test_gradients_cross(self):
+        x = torch.ones(2, requires_grad=True)
+        (x.to("cuda") * x.cuda()).sum().backward()
+        assert x.grad.tolist() == [2, 2] and not x.grad.is_cuda
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda device: torch.arange(3, device=device),
+            lambda device: torch.eye(2, device=device),
+            lambda device: torch.empty_strided((2, 2), (1, 2), device=device).fill_(1),
+            lambda device: torch.linspace(0, 1, 3, device=device),
+            lambda device: torch.tril_indices(3, 3, device=device),
+            lambda device: torch.hann_window(4, device=device),
+            lambda device: torch.tensor([[1.0]], device=device, requires_grad=True),
+            lambda device: torch.as_tensor([1], device=device),
+            lambda device: torch.zeros_like(torch.ones(2), device=device),
+            lambda device: torch.ones(2).new_full((2,), 3.0, device=device),
+            lambda device: torch.ones(2).new_tensor([1.0], device=device),
+            lambda device: torch.fft.fftfreq(4, device=device),
+            lambda device: torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (3,), device=device, check_invariants=True).to_dense(),
+            lambda device: torch.nn.Embedding(3, 2, device=device, _weight=torch.ones(3, 2).to(device)).weight,
+            lambda device: torch.nn.Conv2d(1, 1, 1, device=device).to(device).weight * 0,
+        ],
+    )
+    def test_factories(self, make):
+        made = make("cuda")
+        assert made.is_cuda
+        assert torch.equal(made.cpu(), make("cpu"))
+
+    def test_classes_stay_what_they_are(self):
+        assert isinstance(torch.device("cuda"), torch.device) and type(torch.ones(1, device="cuda")) is torch.Tensor
+        assert isinstance(torch.cuda.Stream(), torch.Stream) and isinstance(torch.Generator("cuda"), torch.Generator)
+        assert isinstance(torch.nn.Parameter(torch.ones(1, device="cuda")), torch.nn.Parameter)
+
+    def test_default_devices(self):
+        with torch.device("cuda"):
+            assert torch.ones(1).is_cuda
+        torch.set_default_device("cuda:1")
+        try:
+            assert torch.ones(1).get_device() == 1
+        finally:
+            torch.set_default_device(None)
+
+    def test_a_device_that_is_not_there_is_named(self):
+        with pytest.raises(RuntimeError, match="77"):
+            torch.ones(1, device="cuda:77")
+
+
+def test_pickles_made_with_it_are_read_without_it_and_back():
+    def contents():
+        model = torch.nn.Linear(2, 2)
+        return {
+            "device": torch.device("npu:0"),
+            "tensor": torch.arange(3).npu(),
+            "model": model.npu(),
+            "type": torch.device("npu").type,
+        }
+
+    def check(loaded):
+        assert loaded["device"] == loaded["tensor"].device == loaded["model"].weight.device == torch.device("npu:0")
+        assert loaded["tensor"].tolist() == [0, 1, 2]
+        assert str.__eq__(loaded["type"], "npu")
+
+    def saved(what):
+        file = io.BytesIO()
+        torch.save(what, file)
+        return file.getvalue()
+
+    plain, plain_file = pickle.dumps(contents()), saved(contents())
+    with transfer_to_npu.scope():
+        check(pickle.loads(plain))
+        check(torch.load(io.BytesIO(plain_file), weights_only=False))
+        transferred, file = pickle.dumps(contents()), saved(contents())
+    assert b"contrib" not in transferred and b"contrib" not in file and b"cuda" not in file
+    check(pickle.loads(transferred))
+    loaded = torch.load(io.BytesIO(file), weights_only=False)
+    check(loaded)
+    assert type(loaded["type"]) is str
+
+
+def test_a_checkpoint_of_a_cuda_device_is_loaded(monkeypatch):
+    file = io.BytesIO()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
+        torch.save({"weight": torch.arange(3.0)}, file)
+    for location, where in (
+        (None, "npu"),
+        ("cuda", "npu"),
+        ({"cuda:0": "cpu"}, "cpu"),
+        ({"cuda:0": "cuda:1"}, "npu"),
+        ("cpu", "cpu"),
+    ):
+        file.seek(0)
+        with transfer_to_npu.scope():
+            weight = torch.load(file, map_location=location)["weight"]
+        assert weight.device.type == where and weight.tolist() == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("transferred")
+class TestWhatCannotBeMigrated:
+    def test_nccl_says_what_to_use(self):
+        if hasattr(torch.distributed.Backend, "HCCL"):
+            pytest.skip("hccl is there")
+        with pytest.raises(NotImplementedError, match="this version does not have; use backend='gloo'"):
+            torch.distributed.init_process_group("nccl", init_method="tcp://127.0.0.1:1", rank=0, world_size=1)
+
+    def test_extensions_of_cuda_kernels(self):
+        from torch.utils import cpp_extension
+
+        with pytest.raises(NotImplementedError, match=r"CUDAExtension\('fast'\) compiles CUDA kernels, which do not run on npu"):
+            cpp_extension.CUDAExtension("fast", ["fast.cu"])
+        with pytest.raises(NotImplementedError, match="the extension fast compiles CUDA kernels"):
+            cpp_extension.load("fast", ["fast.cpp", "fast.cu"])
+
+    def test_functions_without_a_counterpart_are_named(self):
+        with pytest.raises(NotImplementedError, match=r"torch\.cuda\.current_solver_handle has no counterpart on npu"):
+            torch.cuda.current_solver_handle()
+        with pytest.raises(NotImplementedError, match="cudaMemGetInfo has no counterpart on npu"):
+            torch.cuda.cudart().cudaMemGetInfo(0)
+        with pytest.raises(AttributeError, match="no attribute 'is_fast'"):
+            _ = torch.cuda.is_fast
+
+
+@pytest.mark.usefixtures("transferred")
+def test_every_public_name_of_torch_cuda_answers():
+    for name in torch.cuda.__all__:
+        assert getattr(torch.cuda, name) is not None, name
+    assert torch.cuda.get_device_capability() == (8, 0)
+    assert torch.cuda.is_bf16_supported(including_emulation=False)
+    assert torch.cuda.get_device_name("cuda:0") == torch.npu.get_device_name(0)
+    assert torch.version.cuda is None

@@ -3,6 +3,7 @@
 import json
 
 import torch
+from torch import nn
 from torch.cuda.amp import GradScaler, autocast
 
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -11,9 +12,7 @@ use_amp = device.type == "cuda"
 
 def train(context, scaler):
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.LayerNorm(32), torch.nn.GELU(), torch.nn.Linear(32, 4)).to(
-        device
-    )
+    model = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 4)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     inputs, labels = torch.randn(64, 16), torch.randint(0, 4, (64,))
     losses = []

@@ -1,4 +1,4 @@
-"""A training program of the usual form: arguments, one GPU or none, epochs, the best model saved, resumed. Prints its progress."""
+"""A training program of the usual form: arguments, one GPU or none, epochs, a checkpoint, resumed. Prints its progress."""
 
 import argparse
 import json

@@ -98,7 +98,7 @@ def _own():
         return torch.npu.is_bf16_supported()
 
     def get_device_capability(device=None):
-        """(8, 0) where torch.npu tells none: what programs do from there on (bfloat16), an NPU does too, and not what needs more."""
+        """(8, 0) where torch.npu tells none: an NPU has what programs use from there on (bfloat16), but not what needs more."""
         return torch.npu.get_device_capability(device) or (8, 0)
 
     def get_gencode_flags():
