@@ -6,7 +6,7 @@ Importing it uses no device. The first call that needs one initialises it (`_laz
 
 import importlib
 
-from . import _exit, _utils, amp, debug, memory, npu_config, random, streams, utils  # noqa: F401
+from . import _data_parallel, _exit, _utils, amp, debug, memory, npu_config, random, streams, utils  # noqa: F401
 from ._lazy import _is_in_bad_fork, _lazy_call, _lazy_init, init, is_initialized  # noqa: F401
 from ._recovery import restart_device, stop_device
 from .autocast_utils import (
