@@ -1,0 +1,39 @@
+"""Programs of libraries that know npu do on it what they do on a CPU without the plugin."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(program, device, **environment):
+    """What a program of this folder printed last, as JSON."""
+    command = [sys.executable, "-W", "ignore", Path(__file__).with_name(f"{program}.py"), device]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def on_both(program):
+    return run(program, "cpu", TORCH_DEVICE_BACKEND_AUTOLOAD="0"), run(program, "npu", TORCH_NPU_STRICT_FALLBACK="1")
+
+
+def test_the_trainer_of_transformers():
+    cpu, npu = on_both("trainer")
+    assert npu["losses"] == pytest.approx(cpu["losses"], rel=1e-4)
+    assert npu["resumed"] == pytest.approx(npu["losses"][-len(npu["resumed"]) :], rel=1e-4)
+    assert npu["eval"] == pytest.approx(cpu["eval"], rel=1e-4)
+    assert cpu["losses"][-1] < cpu["losses"][0]
+
+
+@pytest.mark.full
+def test_the_training_of_timm():
+    if importlib.util.find_spec("timm") is None:
+        pytest.skip("timm cannot be imported: it is not installed")
+    cpu, npu = on_both("image_training")
+    # bfloat16 has 8 bits.
+    assert npu == pytest.approx(cpu, rel=5e-2, abs=5e-2)
