@@ -31,6 +31,7 @@ def _register():
     quantized = [torch.quint8, torch.quint4x2, torch.quint2x4, torch.qint32, torch.qint8]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True, unsupported_dtype=quantized)
     npu._data_parallel.install()
+    _C._storage_Use_Count = torch._C._storage_Use_Count  # trl asks for it here
     reductions._register()
     ops.register()
     torch.version.__getattr__ = _version

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+TRANSFERRED = (
+    "import runpy, sys, torch_npu.contrib.transfer_to_npu; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
 
-def run(program, device, **environment):
+
+def run(program, device, *options, **environment):
     """What a program of this folder printed last, as JSON."""
-    command = [sys.executable, "-W", "ignore", Path(__file__).with_name(f"{program}.py"), device]
+    command = [sys.executable, "-W", "ignore", *options, Path(__file__).with_name(f"{program}.py"), device]
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -28,6 +32,11 @@ def test_the_trainer_of_transformers():
     assert npu["resumed"] == pytest.approx(npu["losses"][-len(npu["resumed"]) :], rel=1e-4)
     assert npu["eval"] == pytest.approx(cpu["eval"], rel=1e-4)
     assert cpu["losses"][-1] < cpu["losses"][0]
+
+
+@pytest.mark.full
+def test_a_library_that_knows_npu_does_not_mind_that_cuda_means_npu():
+    assert run("trainer", "npu", "-c", TRANSFERRED) == run("trainer", "npu")
 
 
 @pytest.mark.full

@@ -13,7 +13,7 @@ from ..npu._utils import _get_device_index
 REMOVED = object()
 """The value of a name that is to be found by the module's __getattr__."""
 
-_NO_TWIN = {
+_OTHER_NAMES = {
     "CUDAPluggableAllocator": "NPUPluggableAllocator",
     "CUDAGraph": "NPUGraph",
 }
@@ -59,7 +59,7 @@ def _torch_cuda():
             twins[name] = own[name]
         elif name in vars(npu):
             twins[name] = vars(npu)[name]
-        elif not isinstance(vars(cuda).get(name), type) or name in _NO_TWIN or name.endswith(("Tensor", "Storage")):
+        elif _is_class(name) or not isinstance(vars(cuda).get(name), type):
             twins[name] = REMOVED
     yield cuda, "__getattr__", _late
     originals = {id(vars(cuda)[name]): twin for name, twin in twins.items() if name in vars(cuda) and twin is not REMOVED}
@@ -81,14 +81,23 @@ def _torch_cuda():
 def _late(name):
     """torch.cuda.__getattr__: what torch.npu imports when it is asked for, and what has no twin there."""
     with contextlib.suppress(AttributeError):
-        return getattr(torch.npu, _NO_TWIN.get(name, name))
+        return getattr(torch.npu, _OTHER_NAMES.get(name, name))
     if name not in torch.cuda.__all__:
         raise AttributeError(f"module 'torch.cuda' has no attribute {name!r}")
+    return _refusing(name)
 
+
+@functools.cache
+def _refusing(name):
     def refuse(*_, **__):
         raise NotImplementedError(f"torch.cuda.{name} has no counterpart on npu")
 
-    return refuse
+    # A class stays a class: programs name it in annotations.
+    return type(name, (), {"__init__": refuse, "__module__": "torch.cuda"}) if _is_class(name) else refuse
+
+
+def _is_class(name):
+    return name in _OTHER_NAMES or name.endswith(("Tensor", "Storage"))
 
 
 def _own():
@@ -170,9 +179,32 @@ def _tensors():
     yield Tensor, "cuda", cuda
     yield Tensor, "is_cuda", property(lambda self: self.is_npu)
     yield Tensor, "type", type_
+    yield torch, "set_default_tensor_type", _set_default_tensor_type(torch.set_default_tensor_type)
     # Which device it is pinned for is a word of the past: there is one accelerator.
     yield Tensor, "pin_memory", lambda self, device=None: pin_memory(self)
     yield Tensor, "is_pinned", lambda self, device=None: is_pinned(self)
+
+
+def _set_default_tensor_type(original):
+    """A type of CUDA is a dtype and a device."""
+    is_on_npu = False
+
+    @functools.wraps(original)
+    def set_default_tensor_type(t, /):
+        nonlocal is_on_npu
+        name = t if isinstance(t, str) else t.__name__
+        package, _, kind = name.rpartition(".")
+        if package in ("torch.cuda", "torch.npu"):
+            original("torch." + kind)
+            torch.set_default_device("npu")
+            is_on_npu = True
+            return
+        original(t)
+        if is_on_npu:
+            torch.set_default_device(None)
+            is_on_npu = False
+
+    return set_default_tensor_type
 
 
 def _checkpoints():
