@@ -85,6 +85,24 @@ def test_a_real_cuda_device_is_named_in_the_notice(monkeypatch, caplog):
     assert "the 2 CUDA devices of this machine cannot be reached meanwhile" in caplog.text
 
 
+def test_a_cuda_backend_of_torch_is_not_reached_until_undo(python):
+    done = python(
+        f"""
+        import torch
+        backend = torch.library.Library("aten", "IMPL", "CUDA")
+        def real(*args, **kwargs): raise RuntimeError("the real thing")
+        backend.impl("empty.memory_format", real)
+        torch.cuda._lazy_init = lambda: None
+        {IMPORT}
+        print(torch.empty(2, device="cuda").device, torch.ones(2).to("cuda").device)
+        torch_npu.contrib.transfer_to_npu.undo()
+        try: torch.empty(2, device="cuda")
+        except RuntimeError as error: print(error)
+        """
+    )
+    assert (done.stdout, done.stderr) == ("npu:0 npu:0\nthe real thing\n", NOTICE + "\n")
+
+
 def surface():
     modules = [torch, torch.cuda, torch.cuda.amp, torch.cuda.memory, torch.cuda.nvtx, torch.cuda.random, torch.cuda.streams]
     modules += [torch.backends.cudnn, torch.distributed, torch.serialization, torch.jit, torch.autograd.profiler]

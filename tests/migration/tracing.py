@@ -16,7 +16,7 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         if x.device.type == "cuda":
-            x = x + torch.zeros(4, device="cuda")
+            x = x.to("cuda") + torch.zeros(4, device="cuda") + torch.zeros(4).cuda() * x.new_zeros(4, device="cuda:0")
         elif x.is_cuda:
             raise RuntimeError("both or none")
         return self.linear(x.to(where)) * torch.ones((), device=x.device)
