@@ -5,6 +5,7 @@ import json
 import pickle
 import runpy
 import sys
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import pytest
@@ -273,6 +274,10 @@ class TestWhatCannotBeMigrated:
             cpp_extension.CUDAExtension("fast", ["fast.cu"])
         with pytest.raises(NotImplementedError, match="the extension fast compiles CUDA kernels"):
             cpp_extension.load("fast", ["fast.cpp", "fast.cu"])
+
+    def test_a_tensor_for_another_process(self):
+        with pytest.raises(RuntimeError, match=r"on npu:0 cannot be sent to another process: send tensor\.cpu\(\)"):
+            ForkingPickler.dumps(torch.ones(2, device="cuda"))
 
     def test_functions_without_a_counterpart_are_named(self):
         with pytest.raises(NotImplementedError, match=r"torch\.cuda\.current_solver_handle has no counterpart on npu"):

@@ -176,7 +176,13 @@ def _tensors():
             dtype = "torch.npu." + dtype[len("torch.cuda.") :]
         return as_type(self, dtype, *args, **kwargs)
 
+    def share(self, *_):
+        raise RuntimeError(
+            f"a tensor on {self.device} cannot be sent to another process: send tensor.cpu(), and move it to the device there"
+        )
+
     yield Tensor, "cuda", cuda
+    yield torch.UntypedStorage, "_share_cuda_", share
     yield Tensor, "is_cuda", property(lambda self: self.is_npu)
     yield Tensor, "type", type_
     yield torch, "set_default_tensor_type", _set_default_tensor_type(torch.set_default_tensor_type)
