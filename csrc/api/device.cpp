@@ -4,11 +4,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceType.h>
 
-#include <atomic>
-
 #include "acl/error_codes/rt_error_codes.h"
 #include "acl/symbol.h"
 #include "core/allocator.h"
+#include "core/sync_debug.h"
 #include "core/uncached_memory.h"
 #include "core/wait.h"
 #include "torch_npu/csrc/core/npu/NPUFunctions.h"
@@ -51,15 +50,11 @@ void stream_synchronize(aclrtStream stream) {
   torch_npu::after_synchronize();
 }
 
-namespace {
+void WarningState::set_sync_debug_mode(SyncDebugMode mode) {
+  torch_npu::set_sync_debug_mode(static_cast<torch_npu::SyncDebug>(mode));
+}
 
-constinit std::atomic<SyncDebugMode> sync_debug{SyncDebugMode::L_DISABLED};
-
-}  // namespace
-
-void WarningState::set_sync_debug_mode(SyncDebugMode mode) { sync_debug.store(mode, std::memory_order_relaxed); }
-
-SyncDebugMode WarningState::get_sync_debug_mode() const { return sync_debug.load(std::memory_order_relaxed); }
+SyncDebugMode WarningState::get_sync_debug_mode() const { return static_cast<SyncDebugMode>(torch_npu::sync_debug_mode()); }
 
 WarningState& warning_state() {
   static constinit WarningState state;
