@@ -3,7 +3,7 @@
 from ..._offer import not_offered
 from . import inference, scope  # noqa: F401
 
-_REASON = 'models are not compiled into NPU graphs; call the model itself, or torch.compile it with backend="eager"'
+_REASON = 'models are not compiled into NPU graphs; call the model itself, or torch.compile it with backend="npu"'
 
 
 def _trace(*args): ...
