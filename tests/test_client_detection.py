@@ -87,3 +87,15 @@ def test_a_machine_without_a_device_is_told_by_is_available(python, devices):
         ASCEND_RT_VISIBLE_DEVICES=devices,
     )
     assert (done.stdout, done.returncode) == ("False 0\nFalse False\n", 0), done.stderr
+
+
+def test_mmengine_by_a_module_and_a_setting():
+    import torch_npu.npu.utils
+
+    torch.npu.set_compile_mode(jit_compile=False)
+    assert torch.npu.is_available() and torch_npu.npu.utils is torch.npu.utils
+    assert torch.ones(1, device=torch.npu.native_device).is_npu
+
+
+def test_deepspeed_by_old_types_and_the_runtime():
+    assert isinstance(torch.npu.FloatTensor([1.0]), torch.npu.FloatTensor) and torch.npu.npurt() is not None
