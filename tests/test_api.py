@@ -1,31 +1,54 @@
-"""Public names: those of the real package import with their signature, those of torch.cuda are here or refused for a reason."""
+"""Public names: those of the real package import with their signature and do what docs/api.md says, those of torch.cuda are
+here or refused for a reason."""
 
 import importlib
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 import torch
 import torch.cuda
 import yaml
-from torch_npu import _offer
 
 from tests import api
+from tests.api.docs import document
 
-NPU = {name: signature for name, signature in api.public().items() if name.startswith("torch_npu.npu.")}
-MEMORY = {name for name in NPU if name.startswith("torch_npu.npu.memory.")}
-MEMORY |= {name for name in NPU if name.replace("torch_npu.npu.", "torch_npu.npu.memory.") in MEMORY}
-
-
-@pytest.mark.parametrize("name", sorted(NPU.keys() - MEMORY))
-def test_a_public_name_has_its_signature(name):
-    assert api.difference(name, NPU[name]) is None
+ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.parametrize("name", sorted(NPU.keys() - MEMORY))
-def test_what_does_not_work_says_why(name):
-    state, reason = _offer.state(api.resolve(name))
-    assert state in ("works", "no-op", "not offered")
-    assert bool(reason) == (state != "works")
+def test_every_public_name_has_its_signature():
+    problems = {name: api.difference(name, signature) for name, signature in api.public().items()}
+    assert {name: problem for name, problem in problems.items() if problem} == {}
+
+
+def test_every_operator_has_its_schema():
+    # All of the real package but empty_with_format.names: torch has no named dimensions any more.
+    rows = (api.FOLDER / "schemas.txt").read_text().splitlines()
+    assert [row for row in rows if torch._C.parse_schema(f"npu::{row}") != _operator(row.split("(")[0])._schema] == []
+
+
+def _operator(name):
+    base, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.npu, base), overload or "default")
+
+
+def test_the_document_tells_what_the_names_offer():
+    assert (ROOT / "docs" / "api.md").read_text() == document(), "run python -m tests.api --docs docs/api.md"
+
+
+NOT_OFFERED = {name: reason for name, (state, reason) in api.offers().items() if state == "not offered"}
+
+
+@pytest.mark.parametrize("name", NOT_OFFERED)
+def test_what_is_not_offered_says_so_when_it_is_called(name):
+    with pytest.raises(NotImplementedError, match=f"is not offered: {re.escape(NOT_OFFERED[name])}"):
+        api.resolve(name)()
+
+
+def test_what_works_is_used_by_a_test():
+    used = set().union(*(re.findall(r"\w+", path.read_text()) for path in ROOT.glob("tests/**/*.py")))
+    assert {name for name, (state, _) in api.offers().items() if state == "works" and name.split(".")[-1] not in used} == set()
 
 
 def cuda_modules():

@@ -409,7 +409,6 @@ def test_samples_of_operators():
     assert len(list(invocations.sample_inputs_normal_tensor_second(normal, "npu", torch.float32, False))) == 3
 
 
-@pytest.mark.skipif(not hasattr(torch.npu, "_sleep"), reason="torch.npu._sleep is not there")
 def test_sleeping_is_measured():
     assert common_utils.get_cycles_per_ms() > 0
 

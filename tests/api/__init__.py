@@ -69,7 +69,9 @@ def difference(name, expected):
 
 def offers():
     """Name -> ("works", "no-op" or "not offered", reason); of several names of one object, only the shortest."""
+    names = sorted(public(), key=lambda name: (name.count("."), name))
+    objects = {name: resolve(name) for name in names}
     shortest = {}
-    for name in sorted(public(), key=lambda name: (name.count("."), name)):
-        shortest.setdefault(id(resolve(name)), name)
-    return {name: _offer.state(resolve(name)) for name in sorted(shortest.values())}
+    for name, obj in objects.items():
+        shortest.setdefault(id(getattr(obj, "__func__", obj)), name)
+    return {name: _offer.state(objects[name]) for name in sorted(shortest.values())}

@@ -104,6 +104,13 @@ def _npu_format_cast(self, acl_format):
     return npu_format_cast(self, acl_format)
 
 
+@op("_npu_format_cast.aclnn(Tensor self, int acl_format, int customize_dtype) -> Tensor")
+@op("_npu_format_cast.input_dtype(Tensor self, int acl_format, int customize_dtype, int input_dtype) -> Tensor")
+def _npu_format_cast_of(self, acl_format, customize_dtype, input_dtype=None):
+    """npu_format_cast, whose padding depends on the data type; values stay as they are."""
+    return npu_format_cast(self, acl_format, customize_dtype=customize_dtype, input_dtype=input_dtype)
+
+
 @op("get_npu_format(Tensor self) -> int")
 def get_npu_format_number(self):
     return int(_format(self))
