@@ -76,11 +76,12 @@ def test_a_healthy_installation(doctor):
 
 
 def test_a_wrong_library_path(doctor, tmp_path):
-    found = findings(doctor("--json", TORCH_NPU_LIBRARY_PATH=str(tmp_path)), 1)
+    found = findings(doctor("--json", TORCH_NPU_LIBRARY_PATH=str(tmp_path), SOFTNPU_LAUNCH="sync"), 1)
     (text,) = about(found, "device library", "problem")
     assert "no libascendcl.so" in text
     assert f"TORCH_NPU_LIBRARY_PATH is '{tmp_path}': correct or unset it" in text
     assert about(found, "import torch_npu", "problem") == []
+    assert "SOFTNPU_LAUNCH=sync (not checked: the device library does not work) -> " in about(found, "environment", "note")
 
 
 def test_variables_with_bad_values_and_misspelt_ones(doctor):
@@ -88,7 +89,7 @@ def test_variables_with_bad_values_and_misspelt_ones(doctor):
     found = findings(doctor("--json", TORCH_NPU_WARNING_DISABLE="1", **environment), 1)
     bad = about(found, "environment", "problem")
     assert len(bad) == 2
-    assert any("TASK_QUEUE_ENABLE is 'yes', but must be 0, 1 or 2" in text for text in bad)
+    assert any("TASK_QUEUE_ENABLE is 'yes', but must be 0, 1 or 2; 1 is used. -> correct or unset" in text for text in bad)
     assert any("bad value 'later' of SOFTNPU_LAUNCH" in text and "correct or unset SOFTNPU_LAUNCH" in text for text in bad)
     assert any(
         "SOFTNPU_LUNCH=sync is read by nothing here; did you mean SOFTNPU_LAUNCH?" in text

@@ -259,19 +259,20 @@ def _shown(variable):
 def _variables(steps, stderr):
     """Those of the project that are set, with what the plugin and the device said about their values."""
     known = {name for step in ("variables", "device_variables") for name in steps.get(step, {}).get("found", {}).get("names", [])}
+    broken = "plugin" if not known else "device library" if "found" not in steps.get("library", {}) else None
     ours = ("TORCH_NPU_", "SOFTNPU_")
     others = ("ASCEND_", "ACL_", "HCCL_", "NPU_", "INF_NAN_MODE_")
     for name in sorted(os.environ):
         if name not in known and not name.startswith(ours + others):
             continue
         text = f"{name}={os.environ[name]}"
-        complaint = re.search(rf"environment variable {name} is .*|bad value .* of {name}; .*", stderr)
+        complaint = re.search(rf"environment variable {name} is .*?(?= \(function|$)|bad value .* of {name}; .*", stderr, re.M)
         if complaint:
             yield problem("environment", complaint[0], f"correct or unset {name}")
-        elif not known:
-            yield note("environment", f"{text} (not checked: the plugin does not work)")
         elif name in known or name == "TORCH_NPU_AUTOLOAD":
             yield ok("environment", text)
+        elif broken:
+            yield note("environment", f"{text} (not checked: the {broken} does not work)")
         elif name.startswith(ours):
             like = difflib.get_close_matches(name, known, 1)
             yield note("environment", f"{text} is read by nothing here" + (f"; did you mean {like[0]}?" if like else ""))
