@@ -76,6 +76,7 @@ def test_paths_are_checked(tmp_path):
 @pytest.mark.parametrize("module", ["CANN", "RUNTIME", "COMPILER", "HCCL", "TOOLKIT", "OPP", "OPP_KERNEL", "DRIVER"])
 def test_packages_of_cann_have_versions(module):
     assert re.fullmatch(r"\d+\.\d+\.\w+", get_cann_version(module))
+    assert torch.npu.utils.get_cann_version(module) == get_cann_version(module)
 
 
 def test_an_unknown_package_is_named():

@@ -60,11 +60,11 @@ def get_sync_debug_mode():
 
 
 def get_cann_version(module="CANN"):
-    """The version of the device library, whose parts all have the same."""
-    known = ("CANN", "RUNTIME", "COMPILER", "HCCL", "TOOLKIT", "OPP", "OPP_KERNEL", "DRIVER")
-    if module not in known:
-        raise ValueError(f"module must be one of {', '.join(known)}, but got {module!r}")
-    return _C._npu_library_info()["version"]
+    """The version of a package of CANN, such as 8.5.0; with softnpu, that of the CANN whose behaviour it follows. Empty where
+    CANN cannot say.
+
+    module: CANN, RUNTIME, COMPILER, HCCL, TOOLKIT, OPP, OPP_KERNEL or DRIVER."""
+    return _C._get_cann_version(module)
 
 
 def is_support_inf_nan():

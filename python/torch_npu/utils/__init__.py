@@ -1,6 +1,6 @@
 """Helpers of programs for NPUs: combined tensors, counted FLOPs, bound threads, checkpoints written beside the training."""
 
-from ._cann import get_cann_version
+from ..npu.utils import get_cann_version
 from .affinity import reset_thread_affinity, set_thread_affinity
 from .combine_tensors import get_part_combined_tensor, is_combined_tensor_valid, npu_combine_tensors
 from .flops_count import FlopsCounter
