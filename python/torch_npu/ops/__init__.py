@@ -17,8 +17,7 @@ import torch
 FAMILIES = {
     "activation": "fast_gelu npu_fast_gelu npu_gelu npu_gelu_mul npu_geglu npu_swiglu npu_clipped_swiglu npu_mish npu_silu"
     " npu_silu_",
-    "attention": "npu_fusion_attention npu_fusion_attention_v2 npu_prompt_flash_attention npu_incre_flash_attention"
-    " npu_fused_infer_attention_score npu_attention_update",
+    "attention": "npu_fusion_attention npu_fusion_attention_v2",
     "backward": "npu_rms_norm_backward npu_swiglu_backward npu_fast_gelu_backward npu_gelu_backward npu_geglu_grad"
     " npu_rotary_mul_backward npu_linear_backward npu_softmax_cross_entropy_with_logits_backward"
     " npu_scaled_masked_softmax_backward",
@@ -31,6 +30,7 @@ FAMILIES = {
     "format": "npu_format_cast npu_format_cast_ _npu_format_cast get_npu_format empty_with_format unsafe_empty_with_format"
     " empty_with_swapped_memory get_storage_size copy_memory_ npu_change_data_ptr",
     "grouped": "npu_grouped_matmul npu_ffn",
+    "infer_attention": "npu_prompt_flash_attention npu_incre_flash_attention npu_fused_infer_attention_score",
     "linear": "npu_linear npu_bmmV2 npu_transpose_batchmatmul npu_mm_all_reduce_base npu_mm_reduce_scatter_base"
     " npu_all_gather_base_mm matmul_checksum",
     "loss": "npu_softmax_cross_entropy_with_logits npu_cross_entropy_loss npu_scaled_masked_softmax"
@@ -44,7 +44,7 @@ FAMILIES = {
     " npu_convert_weight_to_int4pack npu_dtype_cast _npu_dtype_cast npu_dtype_cast_",
     "quant_matmul": "npu_quant_matmul npu_weight_quant_batchmatmul npu_quant_conv2d",
     "recurrent": "npu_lstm npu_lstm_cell npu_gru",
-    "ring": "npu_fusion_attention_grad npu_ring_attention_update",
+    "ring": "npu_fusion_attention_grad npu_ring_attention_update npu_attention_update",
     "roi": "npu_roi_align npu_ps_roi_pooling",
     "rope": "npu_rotary_mul npu_apply_rotary_pos_emb npu_interleave_rope npu_mrope",
     "rotated": "npu_rotated_iou npu_rotated_overlaps",

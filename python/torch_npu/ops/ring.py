@@ -104,3 +104,13 @@ def npu_ring_attention_update(
         return (out.unflatten(2, (share.size(2), -1)) * share).flatten(2)
 
     return (part(prev_attn_out, old) + part(cur_attn_out, new)).to(prev_attn_out.dtype), most, total
+
+
+@op("npu_attention_update(Tensor[] lse, Tensor[] local_out, int update_type) -> (Tensor, Tensor)")
+def npu_attention_update(lse, local_out, update_type):
+    """(out, lse): the attention over all keys, from that over parts of them; lse is empty for update_type 0."""
+    check(update_type in (0, 1), "npu_attention_update", f"update_type is 0 or 1, not {update_type}")
+    parts = torch.stack(list(lse))
+    whole = parts.logsumexp(0)
+    out = (torch.stack(list(local_out)).float() * (parts - whole).exp().unsqueeze(-1)).sum(0).to(local_out[0].dtype)
+    return out, whole if update_type else whole.new_empty(0)

@@ -1,0 +1,219 @@
+"""Attention for inference, of prompts and of new tokens; layouts and masks are those of attention.py."""
+
+import torch
+
+from ._define import check, op, refuse
+from .attention import EVERYTHING, _attend, _joined, _Mask, _packed, _split
+
+
+@op(
+    "npu_prompt_flash_attention(Tensor query, Tensor key, Tensor value, *, Tensor? padding_mask=None, Tensor? atten_mask=None,"
+    " Tensor? pse_shift=None, int[]? actual_seq_lengths=None, Tensor? deq_scale1=None, Tensor? quant_scale1=None,"
+    " Tensor? deq_scale2=None, Tensor? quant_scale2=None, Tensor? quant_offset2=None, int num_heads=1, float scale_value=1.0,"
+    ' int pre_tokens=2147483647, int next_tokens=0, str input_layout="BSH", int num_key_value_heads=0,'
+    " int[]? actual_seq_lengths_kv=None, int sparse_mode=0) -> Tensor",
+    called=lambda self, query, key, value, padding_mask, atten_mask, pse_shift, actual_seq_lengths, num_heads, scale_value,
+    pre_tokens, next_tokens, input_layout, num_key_value_heads: ...,
+)  # fmt: skip
+def npu_prompt_flash_attention(
+    query,
+    key,
+    value,
+    *,
+    padding_mask=None,
+    atten_mask=None,
+    pse_shift=None,
+    actual_seq_lengths=None,
+    deq_scale1=None,
+    quant_scale1=None,
+    deq_scale2=None,
+    quant_scale2=None,
+    quant_offset2=None,
+    num_heads=1,
+    scale_value=1.0,
+    pre_tokens=EVERYTHING,
+    next_tokens=0,
+    input_layout="BSH",
+    num_key_value_heads=0,
+    actual_seq_lengths_kv=None,
+    sparse_mode=0,
+):
+    """Attention of prompts, for inference: actual_seq_lengths and actual_seq_lengths_kv say how much of each sequence counts
+    (for TND where each ends). pse_shift is added after the scaling. The layout BNSD_BSND takes BNSD and gives BSND."""
+    name = "npu_prompt_flash_attention"
+    refuse(
+        name,
+        padding_mask=padding_mask,
+        deq_scale1=deq_scale1,
+        quant_scale1=quant_scale1,
+        deq_scale2=deq_scale2,
+        quant_scale2=quant_scale2,
+        quant_offset2=quant_offset2,
+    )
+    mask = _Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, None)
+    return _infer(
+        name, query, key, value, num_heads, num_key_value_heads, input_layout, pse_shift, mask, scale_value, actual_seq_lengths,
+        actual_seq_lengths_kv,
+    )[0]  # fmt: skip
+
+
+@op(
+    "npu_incre_flash_attention(Tensor query, Tensor key, Tensor value, *, Tensor? padding_mask=None, Tensor? atten_mask=None,"
+    " Tensor? pse_shift=None, SymInt[]? actual_seq_lengths=None, Tensor? antiquant_scale=None, Tensor? antiquant_offset=None,"
+    " Tensor? block_table=None, Tensor? dequant_scale1=None, Tensor? quant_scale1=None, Tensor? dequant_scale2=None,"
+    " Tensor? quant_scale2=None, Tensor? quant_offset2=None, Tensor? kv_padding_size=None, int num_heads=1,"
+    ' float scale_value=1.0, str input_layout="BSH", int num_key_value_heads=0, int block_size=0, int inner_precise=1) -> Tensor',
+    called=lambda self, query, key, value, padding_mask, atten_mask, pse_shift, actual_seq_lengths, num_heads, scale_value,
+    input_layout, num_key_value_heads: ...,
+)  # fmt: skip
+def npu_incre_flash_attention(
+    query,
+    key,
+    value,
+    *,
+    padding_mask=None,
+    atten_mask=None,
+    pse_shift=None,
+    actual_seq_lengths=None,
+    antiquant_scale=None,
+    antiquant_offset=None,
+    block_table=None,
+    dequant_scale1=None,
+    quant_scale1=None,
+    dequant_scale2=None,
+    quant_scale2=None,
+    quant_offset2=None,
+    kv_padding_size=None,
+    num_heads=1,
+    scale_value=1.0,
+    input_layout="BSH",
+    num_key_value_heads=0,
+    block_size=0,
+    inner_precise=1,
+):
+    """Attention of one new token per sequence; actual_seq_lengths says how much of key and value counts. With block_table,
+    [B, blocks], key and value are pages: [pages, block_size, H], or [pages, N, block_size, D]."""
+    name = "npu_incre_flash_attention"
+    refuse(
+        name,
+        padding_mask=padding_mask,
+        antiquant_scale=antiquant_scale,
+        antiquant_offset=antiquant_offset,
+        dequant_scale1=dequant_scale1,
+        quant_scale1=quant_scale1,
+        dequant_scale2=dequant_scale2,
+        quant_scale2=quant_scale2,
+        quant_offset2=quant_offset2,
+        kv_padding_size=kv_padding_size,
+    )
+    if block_table is not None:
+        key, value = (_unpaged(pages, block_table, input_layout, num_key_value_heads or num_heads) for pages in (key, value))
+    mask = _Mask(name, atten_mask, 1, EVERYTHING, EVERYTHING, None)
+    return _infer(
+        name,
+        query,
+        key,
+        value,
+        num_heads,
+        num_key_value_heads,
+        input_layout,
+        pse_shift,
+        mask,
+        scale_value,
+        None,
+        actual_seq_lengths,
+    )[0]
+
+
+@op(
+    "npu_fused_infer_attention_score(Tensor query, Tensor key, Tensor value, *, Tensor? pse_shift=None, Tensor? atten_mask=None,"
+    " SymInt[]? actual_seq_lengths=None, SymInt[]? actual_seq_lengths_kv=None, Tensor? dequant_scale1=None,"
+    " Tensor? quant_scale1=None, Tensor? dequant_scale2=None, Tensor? quant_scale2=None, Tensor? quant_offset2=None,"
+    " Tensor? antiquant_scale=None, Tensor? antiquant_offset=None, Tensor? key_antiquant_scale=None,"
+    " Tensor? key_antiquant_offset=None, Tensor? value_antiquant_scale=None, Tensor? value_antiquant_offset=None,"
+    " Tensor? block_table=None, Tensor? query_padding_size=None, Tensor? kv_padding_size=None, Tensor? key_shared_prefix=None,"
+    " Tensor? value_shared_prefix=None, SymInt[]? actual_shared_prefix_len=None, Tensor? query_rope=None, Tensor? key_rope=None,"
+    " Tensor? key_rope_antiquant_scale=None, int num_heads=1, float scale=1.0, int pre_tokens=2147483647,"
+    ' int next_tokens=2147483647, str input_layout="BSH", int num_key_value_heads=0, int sparse_mode=0, int inner_precise=0,'
+    " int block_size=0, int antiquant_mode=0, int key_antiquant_mode=0, int value_antiquant_mode=0, bool softmax_lse_flag=False)"
+    " -> (Tensor, Tensor)"
+)
+def npu_fused_infer_attention_score(
+    query,
+    key,
+    value,
+    *,
+    pse_shift=None,
+    atten_mask=None,
+    actual_seq_lengths=None,
+    actual_seq_lengths_kv=None,
+    block_table=None,
+    query_rope=None,
+    key_rope=None,
+    num_heads=1,
+    scale=1.0,
+    pre_tokens=EVERYTHING,
+    next_tokens=EVERYTHING,
+    input_layout="BSH",
+    num_key_value_heads=0,
+    sparse_mode=0,
+    inner_precise=0,
+    block_size=0,
+    antiquant_mode=0,
+    key_antiquant_mode=0,
+    value_antiquant_mode=0,
+    softmax_lse_flag=False,
+    **others,
+):
+    """(out, lse): attention of prompts or of new tokens, see npu_prompt_flash_attention and npu_incre_flash_attention; lse,
+    the log of the softmax' sum, [B, N, S, 1] in float32, is zero unless softmax_lse_flag."""
+    name = "npu_fused_infer_attention_score"
+    refuse(name, query_rope=query_rope, key_rope=key_rope, **others)
+    if block_table is not None:
+        key, value = (_unpaged(pages, block_table, input_layout, num_key_value_heads or num_heads) for pages in (key, value))
+    mask = _Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, None)
+    out, lse = _infer(
+        name, query, key, value, num_heads, num_key_value_heads, input_layout, pse_shift, mask, scale, actual_seq_lengths,
+        actual_seq_lengths_kv,
+    )  # fmt: skip
+    return out, lse if softmax_lse_flag else lse.new_zeros(1)
+
+
+def _infer(name, q, k, v, heads, kv_heads, layout, pse, mask, scale, lengths_q, lengths_kv):
+    """(out, log of the softmax' sum)."""
+    if layout == "TND":
+        check(lengths_q is not None and lengths_kv is not None, name, "the layout TND needs actual_seq_lengths and ..._kv")
+        out, most, total = _packed(
+            name, q, k, v, lengths_q, lengths_kv, mask, lambda *bnsd, hidden: _attend(*bnsd, scale, hidden, None, False)
+        )
+        return out, most + total.log()
+    q, k, v = _split(name, q, k, v, heads, layout.split("_")[0])
+    check(not kv_heads or k.size(1) == kv_heads, name, f"num_key_value_heads is {kv_heads}, but key has {k.size(1)} heads")
+    hidden = mask(q.size(2), k.size(2), q.device)
+    if lengths_kv is not None:
+        lengths = torch.tensor([int(n) for n in lengths_kv], device=q.device).view(-1, 1, 1, 1)
+        beyond = torch.arange(k.size(2), device=q.device) >= lengths
+        hidden = beyond if hidden is None else hidden | beyond
+    if pse is not None:
+        pse = pse[..., : k.size(2)]
+    out, most, total = _attend(q, k, v, scale, hidden, pse, False)
+    if lengths_q is not None:
+        lengths = torch.tensor([int(n) for n in lengths_q], device=q.device).view(-1, 1, 1, 1)
+        out = out.masked_fill(torch.arange(q.size(2), device=q.device).view(-1, 1) >= lengths, 0)
+    return _joined(out, layout.split("_")[-1]), most + total.log()
+
+
+def _unpaged(pages, table, layout, heads):
+    """The sequences that a table of pages describes, in the layout of the query."""
+    found = pages[table.long()]
+    if pages.dim() == 3:
+        found = found.flatten(1, 2)
+        if layout == "BSH":
+            return found
+        found = found.unflatten(2, (heads, -1))
+        return found.transpose(1, 2) if layout.startswith("BNSD") else found
+    found = found.transpose(1, 2).flatten(2, 3)
+    if layout.startswith("BNSD"):
+        return found
+    found = found.transpose(1, 2)
+    return found.flatten(2) if layout == "BSH" else found
