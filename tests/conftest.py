@@ -1,5 +1,6 @@
 """What every test of the plugin gets: the device, no fallback to the CPU unless it asks for one, and nothing left behind."""
 
+import gc
 import importlib.util
 import os
 import subprocess
@@ -31,6 +32,12 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "full: builds or installs something; runs with --full only")
     config.addinivalue_line("markers", "fallback: runs operators on the CPU on purpose")
+
+
+def pytest_collection_finish():
+    # What is loaded by now stays until the end: gc.collect() of a test need not walk through it.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config, items):

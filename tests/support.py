@@ -1,8 +1,17 @@
-"""Ways to lay a tensor out in memory, comparison of npu with the CPU, and a gate that holds a stream."""
+"""Ways to lay a tensor out in memory, comparison of npu with the CPU, a gate that holds a stream, and an empty device."""
 
 import ctypes
+import gc
+import os
 
+import pytest
 import torch
+
+MIB = 1 << 20
+
+# Checked memory is not cached; see test_memory_check.py.
+CACHED = os.environ.get("SOFTNPU_MEMORY_CHECK", "none") in ("", "none")
+cached = pytest.mark.skipif(not CACHED, reason="SOFTNPU_MEMORY_CHECK is set: memory is not cached")
 
 # Name -> (shape of the base, what makes the tensor from it). The same is done to a base on either device, so that the strides and
 # the storage offset are the same too. All but three have the shape (3, 4, 5).
@@ -87,3 +96,10 @@ def on_both(function, rtol=1e-4, atol=1e-5):
     cpu, npu = results
     torch.testing.assert_close(npu, cpu, rtol=rtol, atol=atol, equal_nan=True)
     return cpu
+
+
+def empty_cache():
+    """What earlier tests left is neither held nor cached."""
+    gc.collect()
+    torch.npu.synchronize()
+    torch.npu.empty_cache()

@@ -1,22 +1,15 @@
 """PYTORCH_NPU_ALLOC_CONF and torch.npu.memory._set_allocator_settings: what each key does, and what is refused."""
 
-import gc
-import os
-
 import pytest
 import torch
+from support import MIB, cached, empty_cache
 
-MIB = 1 << 20
-pytestmark = pytest.mark.skipif(
-    os.environ.get("SOFTNPU_MEMORY_CHECK", "none") not in ("", "none"), reason="checked memory is not cached"
-)
+pytestmark = cached
 
 
 @pytest.fixture(autouse=True)
 def clean():
-    gc.collect()
-    torch.npu.synchronize()
-    torch.npu.empty_cache()
+    empty_cache()
     yield
     torch.npu.memory._set_allocator_settings("per_process_memory_fraction:1")
     torch.npu.empty_cache()

@@ -1,24 +1,17 @@
 """Private pools of memory, and allocators of the user."""
 
-import gc
 import os
 import subprocess
 import threading
 
 import pytest
 import torch
-
-MIB = 1 << 20
-cached = pytest.mark.skipif(
-    os.environ.get("SOFTNPU_MEMORY_CHECK", "none") not in ("", "none"), reason="checked memory is not cached"
-)
+from support import MIB, cached, empty_cache
 
 
 @pytest.fixture(autouse=True)
 def clean():
-    gc.collect()
-    torch.npu.synchronize()
-    torch.npu.empty_cache()
+    empty_cache()
 
 
 def make(size=1000):

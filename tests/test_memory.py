@@ -1,28 +1,20 @@
 """The caching allocator as a user sees it: statistics, reuse, streams, limits, and being out of memory."""
 
-import gc
 import itertools
-import os
 import random
 import re
 import threading
 
 import pytest
 import torch
+from support import CACHED, MIB, cached, empty_cache
 
-MIB = 1 << 20
-
-# Checked memory is not cached; see test_memory_check.py.
-CACHED = os.environ.get("SOFTNPU_MEMORY_CHECK", "none") in ("", "none")
 UNIT = 512 if CACHED else 1
-cached = pytest.mark.skipif(not CACHED, reason="SOFTNPU_MEMORY_CHECK is set: memory is not cached")
 
 
 @pytest.fixture(autouse=True)
 def clean():
-    gc.collect()  # what a failed test left
-    torch.npu.synchronize()
-    torch.npu.empty_cache()
+    empty_cache()
     torch.npu.reset_peak_memory_stats()
     torch.npu.reset_accumulated_memory_stats()
 

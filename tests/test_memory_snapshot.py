@@ -1,7 +1,5 @@
 """Snapshots and the history of memory: what they hold, that torch.cuda._memory_viz reads them, and that they can be off."""
 
-import gc
-import os
 import pickle
 import subprocess
 import sys
@@ -12,18 +10,14 @@ import pytest
 import torch
 import torch.cuda._memory_viz as viz
 import torch_npu
+from support import MIB, cached, empty_cache
 
-MIB = 1 << 20
-pytestmark = pytest.mark.skipif(
-    os.environ.get("SOFTNPU_MEMORY_CHECK", "none") not in ("", "none"), reason="checked memory is not cached"
-)
+pytestmark = cached
 
 
 @pytest.fixture(autouse=True)
 def clean():
-    gc.collect()
-    torch.npu.synchronize()
-    torch.npu.empty_cache()
+    empty_cache()
     yield
     torch.npu.memory._record_memory_history(None)
 
