@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import pickle
 import runpy
+import subprocess
 import sys
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -62,6 +64,16 @@ def test_a_program_for_cuda_does_what_it_does_on_the_cpu(result_of, name):
         assert_close(result_of(name), on_cpu, TOLERANCE.get(name, 1e-4))
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted(path.stem for path in PROGRAMS.glob("*.py")))
+def test_a_program_for_cuda_in_a_process_of_its_own(result_of, name):
+    command = [sys.executable, "-W", "ignore", PROGRAMS / f"{name}.py", "--gpu", "0"]
+    done = subprocess.run(command, env={**os.environ, "TORCH_TRANSFER_TO_NPU": "1"}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert NOTICE in done.stderr
+    assert_close(json.loads(done.stdout.splitlines()[-1]), result_of(name), TOLERANCE.get(name, 1e-4))
+
+
 @pytest.mark.parametrize("first", [IMPORT, f"import torch.cuda.amp\n{IMPORT}", "from torch_npu.contrib import transfer_to_npu"])
 def test_one_line_is_enough_wherever_it_stands(python, first):
     done = python(f"{first}\nimport torch\nprint(torch.cuda.is_initialized(), torch.ones(2, device='cuda').sum().cuda().item())")
@@ -77,6 +89,28 @@ def test_names_that_were_imported_before_mean_npu_too(python):
         """
     )
     assert (done.stdout, done.returncode) == ("npu:0 True npu:0\n", 0), done.stderr
+
+
+def test_dynamo_may_be_imported_afterwards_as_every_optimizer_does(python):
+    done = python(
+        f"""
+        {IMPORT}
+        import sys, torch
+        assert "torch._dynamo" not in sys.modules
+        torch.optim.SGD(torch.nn.Linear(2, 1).cuda().parameters(), 1.0)
+        assert "torch._dynamo" in sys.modules
+
+        @torch.compile(backend="aot_eager", fullgraph=True)
+        def add(x):
+            with torch.cuda.device(0):
+                return x + torch.ones(2, device="cuda")
+
+        print(add(torch.ones(2).cuda()), torch.cuda.is_available())
+        torch_npu.contrib.transfer_to_npu.undo()
+        print(torch.cuda.is_available(), torch.cuda.current_device is torch.npu.current_device)
+        """
+    )
+    assert (done.stdout, done.stderr) == ("tensor([2., 2.], device='npu:0') True\nFalse False\n", NOTICE + "\n")
 
 
 def test_a_real_cuda_device_is_named_in_the_notice(monkeypatch, caplog):

@@ -1,6 +1,8 @@
 """What the tracers of torch, above all torch.compile and torch.export, have to know of npu, without importing one of them."""
 
+import contextlib
 import importlib
+import sys
 
 import torch
 
@@ -9,8 +11,14 @@ from ._on_import import on_import
 
 def register():
     _decompose_batch_norm()
-    on_import("torch._dynamo", lambda: importlib.import_module("torch_npu._dynamo"))
+    on_import("torch._dynamo", lambda: importlib.import_module("torch_npu._dynamo"), within=_with_cuda_as_it_was)
     on_import("torch._inductor.compile_fx", _refuse_inductor)
+
+
+def _with_cuda_as_it_was():
+    """Dynamo notes which functions torch.cuda has. It is not to take those of torch.npu for them."""
+    transfer = sys.modules.get("torch_npu.contrib.transfer_to_npu")
+    return contextlib.nullcontext() if transfer is None else transfer.suspended()
 
 
 def _decompose_batch_norm():

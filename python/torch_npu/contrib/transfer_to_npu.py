@@ -20,6 +20,7 @@ import functools
 import logging
 import multiprocessing
 import os
+import sys
 
 import torch
 
@@ -37,11 +38,8 @@ def apply():
         return
     _tell()
     torch_npu._C._cuda_alias_begin(_cuda_names.DeviceType("npu"))
-    for exchange in _cuda_names.exchanges():
-        _exchange(*exchange)
+    _exchange_names()
     torch.serialization.register_package(*_PACKAGE)
-    for module, exchanges in _cuda_names.LATER.items():
-        on_import(module, functools.partial(_exchange_later, exchanges))
 
 
 def undo():
@@ -49,12 +47,7 @@ def undo():
     if not _exchanged:
         return
     torch.serialization._package_registry.remove(_PACKAGE)
-    for owner, name, value in reversed(_exchanged):
-        if value is not _MISSING:
-            setattr(owner, name, value)
-        elif name in vars(owner):
-            delattr(owner, name)
-    _exchanged.clear()
+    _restore_names()
     torch_npu._C._cuda_alias_end()
 
 
@@ -75,9 +68,39 @@ def scope():
         undo()
 
 
+@contextlib.contextmanager
+def suspended():
+    """Context manager: names are those of torch within it. "cuda" goes on to mean npu where a device is named."""
+    if not is_applied():
+        yield
+        return
+    _restore_names()
+    try:
+        yield
+    finally:
+        _exchange_names()
+
+
 def table():
     """The names that are exchanged now, sorted, such as "torch.cuda.is_available"."""
     return sorted(f"{_name(owner)}.{name}" for owner, name, _ in _exchanged)
+
+
+def _exchange_names():
+    for exchange in _cuda_names.exchanges():
+        _exchange(*exchange)
+    for module, exchanges in _cuda_names.LATER.items():
+        if module in sys.modules:
+            _exchange_later(exchanges)
+
+
+def _restore_names():
+    for owner, name, value in reversed(_exchanged):
+        if value is not _MISSING:
+            setattr(owner, name, value)
+        elif name in vars(owner):
+            delattr(owner, name)
+    _exchanged.clear()
 
 
 def _exchange(owner, name, value):
@@ -123,4 +146,6 @@ def _tell():
 _MISSING = object()
 _PACKAGE = (18, _location, _restore)  # before all others for CUDA; two of one number cannot be sorted
 
+for _module, _exchanges in _cuda_names.LATER.items():
+    on_import(_module, functools.partial(_exchange_later, _exchanges))
 apply()
