@@ -113,6 +113,28 @@ def test_dynamo_may_be_imported_afterwards_as_every_optimizer_does(python):
     assert (done.stdout, done.stderr) == ("tensor([2., 2.], device='npu:0') True\nFalse False\n", NOTICE + "\n")
 
 
+def test_torch_compile_may_come_after_it(python):
+    done = python(
+        f"""
+        {IMPORT}
+        import torch
+        weight = torch.ones(2, device="cuda", requires_grad=True)
+        torch.optim.SGD([weight], lr=0.1)  # imports torch._dynamo
+        def function(x):
+            stream = torch.cuda.current_stream()
+            with torch.cuda.device(1):
+                there = torch.ones(1, device="cuda")
+            with torch.cuda.stream(torch.cuda.Stream()):
+                y = x * 2
+            torch.cuda.synchronize()
+            return y.sum(), there, torch.cuda.current_device(), torch.cuda.is_available()
+        y, there, *rest = torch.compile(function, backend="eager", fullgraph=True)(weight)
+        print(y.item(), there.device, rest)
+        """
+    )
+    assert (done.stdout, done.returncode) == ("4.0 npu:1 [0, True]\n", 0), done.stderr
+
+
 def test_a_real_cuda_device_is_named_in_the_notice(monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with transfer_to_npu.scope():
