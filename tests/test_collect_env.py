@@ -24,6 +24,13 @@ def test_the_report_has_the_versions_of_all_parts(info):
     assert "None" not in text.split("CPU:")[0]
 
 
+def test_the_report_is_that_of_this_machine(info, monkeypatch, capsys):
+    monkeypatch.setattr(collect_env, "get_env_info", lambda: info)
+    assert collect_env.get_pretty_env_info() == collect_env.pretty_str(info)
+    collect_env.main()
+    assert capsys.readouterr().out.endswith(collect_env.pretty_str(info) + "\n")
+
+
 def test_what_could_not_be_found_out_is_said(info):
     text = collect_env.pretty_str(info._replace(gcc_version=None, caching_allocator_config="", pip_packages=None))
     assert "GCC version: Could not collect\n" in text

@@ -9,6 +9,8 @@ import torch_npu
 from formulas import close, rand
 from torch import nn
 from torch_npu.contrib import function, module
+from torch_npu.contrib.function.anchor_generator import box_dtype_check
+from torch_npu.contrib.module import channel_shuffle, deform_conv, focus, multihead_attention
 
 
 @pytest.mark.parametrize("device", ["cpu", "npu"])
@@ -30,6 +32,37 @@ def test_a_channel_shuffle_has_no_state_and_two_groups():
     assert not module.ChannelShuffle(8).state_dict()
     with pytest.raises(ValueError, match="groups is 2"):
         module.ChannelShuffle(9, groups=3)
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_channels_are_selected_forwards_and_backwards(device):
+    x1, x2 = (rand(2, 3, 2, seed=i).to(device).requires_grad_() for i in (0, 1))
+    order, first, second = (torch.tensor(each, device=device) for each in ([0, 3, 1, 4, 2, 5], [0, 2, 4], [1, 3, 5]))
+    expected = torch.stack((x1, x2), 2).flatten(1, 2).detach().cpu()
+    left, right = order[:3], order[3:]
+    close(channel_shuffle.indexselect_full_implementation_forward(x1, x2, order).detach(), expected)
+    halves = channel_shuffle.indexselect_half_implementation_forward(x1, x2, left, right)
+    close(tuple(half.detach() for half in halves), (expected[:, :3], expected[:, 3:]))
+    full, half = channel_shuffle.IndexSelectFullImplementation, channel_shuffle.IndexSelectHalfImplementation
+    assert torch.autograd.gradcheck(lambda *x: full.apply(*x, order, first, second), (x1, x2))
+    assert torch.autograd.gradcheck(lambda *x: half.apply(*x, left, right, first, second), (x1, x2))
+
+
+def test_the_indices_of_a_channel_shuffle_follow_its_input():
+    layer = module.ChannelShuffle(4)
+    for x in (torch.ones(1, device="npu"), torch.ones(1)):
+        layer.check_self(x)
+        assert {buffer.device for buffer in layer.buffers()} == {x.device}
+        assert layer.fp_index.tolist() == [0, 2, 1, 3] and layer.bp_index2.tolist() == [1, 3]
+
+
+def test_a_prefetcher_is_one_batch_ahead():
+    taken = []
+    loader = ((taken.append(i), torch.full((2,), float(i)), torch.tensor(i))[1:] for i in range(3))
+    prefetcher = module.Prefetcher(loader, torch.npu.Stream())
+    assert taken == [0] and prefetcher.next_input.is_npu
+    prefetcher.preload()
+    assert taken == [0, 1] and prefetcher.next()[0].tolist() == [1, 1] and taken == [0, 1, 2]
 
 
 def test_a_prefetcher_gives_every_batch_on_the_device():
@@ -90,6 +123,42 @@ def test_a_deformable_convolution_moves_y_before_x():
     assert out[0, 0, 0].tolist() == [3, 4, 5] and out[0, 0, 2].tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_a_deformable_convolution_looks_between_pixels(device, with_bias):
+    x, weight, bias, mask = (t.float() for t in (rand(2, 1, 3, 4), rand(2, 1, 1, 1), rand(2), rand(2, 1, 3, 4, seed=1)))
+    offset = torch.zeros(2, 2, 3, 4)
+    offset[:, 1] = 0.5
+
+    def expected(x, mask, weight, bias):
+        between = (x + F.pad(x, (0, 1))[..., 1:]) / 2
+        return between * mask * weight.view(1, 2, 1, 1) + (bias.view(1, 2, 1, 1) if with_bias else 0)
+
+    twins = [t.clone().requires_grad_() for t in (x, mask, weight, bias)]
+    given = [t.to(device).requires_grad_() for t in (x, mask, weight, bias)]
+    convolve, orders = deform_conv.ModulatedDeformConv2dFunction.apply, torch.tensor([1, 0], device=device)
+    last = given[3] if with_bias else None
+    out = convolve(given[0], offset.to(device), *given[1:3], last, with_bias, 1, 0, 1, 1, 1, orders, orders)
+    y = expected(*twins)
+    close(out.detach(), y.detach())
+    factor = rand(*y.shape, seed=3).float()
+    (out * factor.to(device)).sum().backward()
+    (y * factor).sum().backward()
+    count = 4 if with_bias else 3
+    close(tuple(t.grad for t in given[:count]), tuple(t.grad for t in twins[:count]))
+
+
+def test_a_deformable_convolution_begins_as_a_convolution():
+    torch.manual_seed(0)
+    layer = module.ModulatedDeformConv(16, 8, 3)
+    nn.init.ones_(layer.bias)
+    nn.init.ones_(layer.conv_offset.weight)
+    before = layer.weight.detach().clone()
+    layer.init_param()
+    assert not torch.equal(layer.weight, before) and 0.9 / 12 < layer.weight.abs().max() <= 1 / 12
+    assert not (layer.bias.any() or layer.conv_offset.weight.any() or layer.conv_offset.bias.any())
+
+
 @pytest.mark.parametrize(
     "kind", [module.NpuDropPath, module.NpuCachedDropout, module.NpuFairseqDropout, module.DropoutWithByteMask]
 )
@@ -100,6 +169,18 @@ def test_dropouts(kind):
     assert torch.equal(layer.eval()(x), x)
     if kind is module.NpuDropPath:
         assert all(len(set(row)) == 1 for row in y.tolist())
+
+
+def test_dropout_by_a_function():
+    x = torch.ones(4000, device="npu", requires_grad=True)
+    y = function.dropout_with_byte_mask(x, 0.25)
+    y.sum().backward()
+    assert set(y.unique().tolist()) == {0.0, torch.tensor(4 / 3).item()} and y.mean().item() == pytest.approx(1, abs=0.1)
+    assert torch.equal(x.grad, y.detach())
+    assert torch.equal(function.dropout_with_byte_mask(x, 0.25, training=False), x)
+    for options, message in (({"p": 1.5}, "0 to 1, not 1.5"), ({"inplace": True}, "does not work in place")):
+        with pytest.raises(ValueError, match=message):
+            function.dropout_with_byte_mask(x, **options)
 
 
 def test_ensembles_are_allowed_and_do_nothing():
@@ -117,6 +198,19 @@ def test_the_focus_layer(device):
     quarters = torch.cat((x[..., ::2, ::2], x[..., 1::2, ::2], x[..., ::2, 1::2], x[..., 1::2, 1::2]), 1)
     expected = F.conv2d(quarters, layer.conv.conv.weight.detach().cpu()) / math.sqrt(1 + 1e-5)
     close(layer(x.to(device)).detach(), expected)
+
+
+def test_parts_of_the_focus_layer():
+    assert (focus.autopad(3), focus.autopad((3, 5)), focus.autopad(3, 0)) == (1, [1, 2], 0)
+    x = torch.arange(8.0).view(1, 1, 2, 4)
+    for given in (x, x.npu()):
+        assert [quarter.flatten().tolist() for quarter in focus.fast_slice(given)] == [[0, 2], [4, 6], [1, 3], [5, 7]]
+    layer = focus.Conv(2, 3, k=3, s=2).train().npu()
+    x = rand(4, 2, 6, 6).float()
+    plain = F.conv2d(x, layer.conv.weight.detach().cpu(), None, 2, 1)
+    norm = F.batch_norm(plain, None, None, training=True)
+    close(layer(x.npu()).detach(), F.leaky_relu(norm, 0.1))
+    close(layer.fuseforward(x.npu()).detach(), F.leaky_relu(plain, 0.1))
 
 
 @pytest.mark.parametrize("kind", [module.LinearQuant, module.LinearA8W8Quant])
@@ -175,6 +269,23 @@ def test_attention_of_flattened_batches(device):
         layer(q, k, k, 3, 4, 5, before_softmax=True)
 
 
+def test_parts_of_the_attention():
+    torch.manual_seed(0)
+    layer = module.MultiheadAttention(8, 2).npu()
+    x = rand(3, 4, 8).float().npu()
+    heads = layer.transpose_for_scores(x)
+    assert heads.shape == (3, 2, 4, 4) and torch.equal(heads[1, 1, 2], x[1, 2, 4:])
+    flat = x.flatten(0, 1)
+    close(layer.multi_attn(flat, flat, flat, None, 3, 4).detach(), layer(flat, flat, flat, 3, 4, 4)[0].detach().cpu())
+    assert layer.apply_sparse_mask(heads, 4, 4, 3) is heads
+    layer.prepare_for_onnx_export_()
+    layer.prepare_for_tpu_(anything=True)
+    assert layer.onnx_trace and layer.tpu
+    a, b = (rand(2, 3, 4, seed=i).npu().requires_grad_() for i in (0, 1))
+    close(multihead_attention.Matmul_transpose(a, b).detach(), (a @ b.mT).detach().cpu())
+    assert torch.autograd.gradcheck(multihead_attention.Matmul_transpose, (a, b))
+
+
 @pytest.mark.parametrize("device", ["cpu", "npu"])
 def test_fused_attention_of_hidden_states(device):
     batch, length, size = 2, 3, 128
@@ -216,6 +327,8 @@ def test_functions_of_detection():
     assert [round(s, 2) for s in found[:, 4].tolist()] == [0.9, 0.6, 0.3, 0.2, 0.0]
     many, classes = function.npu_batched_multiclass_nms(boxes.expand(2, 3, 4), scores.expand(2, 3, 3), 0.15, 0.5, 5)
     close((many[1], classes[1]), (found.cpu(), labels.cpu()))
+    for dtype in (torch.float16, torch.float32, torch.float64, torch.int64):
+        close(box_dtype_check(boxes.to(dtype).npu()), boxes.half() if dtype == torch.float16 else boxes)
     flags = function.npu_single_level_responsible_flags((4, 4), boxes.double(), (8, 8), 1)
     assert flags.nonzero().flatten().tolist() == [0, 15]
     deltas = function.npu_bbox_coder_encode_xyxy2xywh(boxes, boxes + 2)

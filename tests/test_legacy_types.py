@@ -4,10 +4,24 @@ import pytest
 import torch
 
 KINDS = ["BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short"]
+STORAGES = [
+    "BFloat16Storage",
+    "BoolStorage",
+    "ByteStorage",
+    "CharStorage",
+    "ComplexDoubleStorage",
+    "ComplexFloatStorage",
+    "DoubleStorage",
+    "FloatStorage",
+    "HalfStorage",
+    "IntStorage",
+    "LongStorage",
+    "ShortStorage",
+]
 
 
-def both(kind, what="Tensor"):
-    return getattr(torch, f"{kind}{what}"), getattr(torch.npu, f"{kind}{what}")
+def both(kind):
+    return getattr(torch, f"{kind}Tensor"), getattr(torch.npu, f"{kind}Tensor")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -51,9 +65,9 @@ def test_a_tensor_is_converted_by_a_type_or_its_name(kind):
     assert source.npu().type(cpu).type() == f"torch.{kind}Tensor"
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "ComplexFloat", "ComplexDouble"])
-def test_a_storage_has_the_type_of_its_name(kind):
-    cpu, npu = both(kind, "Storage")
+@pytest.mark.parametrize("name", STORAGES)
+def test_a_storage_has_the_type_of_its_name(name):
+    cpu, npu = getattr(torch, name), getattr(torch.npu, name)
     storage = npu(4)
     assert storage.device.type == "npu"
     assert (storage.size(), storage.dtype) == (4, cpu(4).dtype)

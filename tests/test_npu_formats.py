@@ -160,6 +160,9 @@ def test_a_hifloat8_tensor(device):
     assert torch.equal(h.transpose(0, 1).reshape(6).float(), rounded.t().reshape(6))
     assert torch.equal(h.view(3, 2).clone().contiguous().float(), rounded.view(3, 2))
     assert h.to_dtype(torch.bfloat16).from_hifloat8().dtype == torch.bfloat16 and h.cpu().device.type == "cpu"
+    like = torch_npu.HiFloat8Tensor.make_like(h, data=encode(x.detach() * 2), dtype=torch.float16)
+    assert like.dtype == torch.float16 and torch.equal(like.float(), decode(encode(x.detach() * 2)))
+    assert torch_npu.HiFloat8Tensor.make_like(like, data=encode(x.detach())).dtype == torch.float16
     h[0] = 1.06
     assert h[0].float().tolist() == [1.0] * 3 and torch.equal(h[1].float(), rounded[1])
     h.add_(0.13)

@@ -8,7 +8,15 @@ import pytest
 import torch
 import torch_npu.testing.common_methods_invocations as invocations
 from torch_npu.testing import common_distributed, common_utils
-from torch_npu.testing.decorator import Dtypes, Formats, instantiate_ops_tests, instantiate_tests
+from torch_npu.testing.decorator import (
+    Dtypes,
+    Formats,
+    feed_data,
+    gen_op_input,
+    gen_ops_testcase,
+    instantiate_ops_tests,
+    instantiate_tests,
+)
 from torch_npu.testing.testcase import TestCase
 
 NPU = torch.arange(6.0).reshape(2, 3)
@@ -151,13 +159,19 @@ def test_wrong_results_do_not(pair, options, message):
         CASE.assertRtolEqual(*pair(), **options)
 
 
-def test_sparse_tensors_are_made_and_checked():
+def test_sparse_tensors_are_made_and_checked(monkeypatch):
     tensor, indices, entries = CASE.genSparseTensor([4, 5, 2], 2, 6, True)
     assert (tensor.shape, indices.shape, entries.shape, tensor.is_coalesced()) == ((4, 5, 2), (2, 12), (12, 2), False)
     CASE.assertEqual(CASE.safeToDense(tensor), tensor.to_dense())
     assert CASE.genSparseTensor([3], 1, 2, False)[0].is_coalesced()
+    tensor = torch.sparse_coo_tensor([[2, 0, 2]], [1.0, 2.0, 4.0], (3,))
+    coalesced = CASE.safeCoalesce(tensor)
+    assert coalesced.indices().tolist() == [[0, 2]] and coalesced.values().tolist() == [2, 5]
     with pytest.raises(RuntimeError, match="no room for 2 entries"):
         CASE.genSparseTensor([0], 1, 2, False)
+    wrong = coalesced * 2
+    monkeypatch.setattr(torch.Tensor, "coalesce", lambda self: wrong)
+    fails(CASE.safeCoalesce, tensor)
 
 
 def test_texts_are_compared_with_files(tmp_path, monkeypatch):
@@ -200,6 +214,20 @@ def test_a_class_is_seeded_and_has_its_device(monkeypatch):
     monkeypatch.setenv("SET_NPU_DEVICE", "x")
     with pytest.raises(ValueError, match="SET_NPU_DEVICE is 'x', but must be the number of a device"):
         common_utils.get_npu_device()
+
+
+def test_seed_and_device_are_set_by_the_environment(monkeypatch):
+    def drawn(seed):
+        monkeypatch.setenv("SEED", seed)
+        CASE.setUp()
+        return torch.rand(1).item(), torch.rand(1, device="npu").item(), np.random.rand()
+
+    assert drawn("3") == drawn("3") != drawn("4")
+    monkeypatch.setenv("SET_NPU_DEVICE", "1")
+    try:
+        assert common_utils.set_npu_device() == "npu:1" and torch.npu.current_device() == 1
+    finally:
+        torch.npu.set_device(0)
 
 
 def test_tests_are_made_for_dtypes_and_formats():
@@ -259,6 +287,36 @@ def test_tests_are_made_for_operators():
         assert result.testsRun == 2 and len(result.skipped) == 2 * Info.skip
         assert len(seen) == 2 * (not Info.skip)
     assert hasattr(Made, "test_op_sin_float32_-1")
+
+
+def test_parts_of_which_tests_are_made():
+    class Info:
+        dtypes = (torch.float64, torch.float32)
+        formats = (2, 29)
+
+        def get_decorators(self, cls, test, device, dtype, kwargs):
+            return [unittest.skip(f"{cls} {test} {dtype}")] if dtype == torch.float64 else []
+
+    @Dtypes(torch.float16)
+    def test_one(self, a, b=0, **kwargs):
+        return a, b, kwargs
+
+    made = feed_data(test_one, "test_new", 1, b=2)
+    assert made.__name__ == "test_new" and made(None) == (1, 2, {})
+    assert gen_op_input("test_one", test_one, Info) == {"dtype": (torch.float16,), "npu_format": (2, 29)}
+    consistency = gen_op_input("test_variant_consistency_eager", test_one, Info)
+    assert consistency == {"dtype": {torch.float32}, "npu_format": (2, 29)}
+    Info.dtypesIfNPU = (torch.int8, torch.int32)
+    assert gen_op_input("test_x", lambda: None, Info)["dtype"] == Info.dtypesIfNPU
+
+    class Made: ...
+
+    op = Info()
+    for dtype in Info.dtypes:
+        gen_ops_testcase(Made, test_one, "sin", ["dtype", "a"], [dtype, 2], op)
+    assert Made().test_one_sin_float32_2() == (2, 0, {"dtype": torch.float32, "op": op})
+    with pytest.raises(unittest.SkipTest, match=r"Made test_one torch\.float64"):
+        Made().test_one_sin_float64_2()
 
 
 def test_pairs_of_tensors_are_equal():
@@ -359,7 +417,7 @@ def test_a_process_group_of_gloo_works(tmp_path, monkeypatch):
         common_distributed.init_pg()
     with pytest.raises(RuntimeError, match='backend must be "hccl" or "gloo", not \'nccl\''):
         common_distributed.init_pg("nccl")
-    assert common_distributed.TEST_SKIPS["multi-npu-2"].exit_code == 75
+    assert common_distributed.TEST_SKIPS["multi-npu-2"] == common_distributed.TestSkip(75, "needs 2 NPUs")
 
 
 def test_durations_are_kept_in_a_file(tmp_path):
@@ -368,6 +426,15 @@ def test_durations_are_kept_in_a_file(tmp_path):
     baseline.set_baseline("one", 1.5)
     baseline.save_baseline()
     assert common_utils.Baseline(str(tmp_path / "durations.json")).get_baseline("one") == 1.5
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_durations_are_written_when_they_are_asked_for(tmp_path, monkeypatch, enabled):
+    monkeypatch.setattr(common_utils, "PERF_TEST_ENABLE", enabled)
+    monkeypatch.setattr(common_utils, "PerfBaseline", common_utils.Baseline(str(tmp_path / "durations.json")))
+    common_utils.PerfBaseline.set_baseline("one", 1.5)
+    common_utils.dump_baseline()
+    assert (tmp_path / "durations.json").exists() == enabled
 
 
 def test_a_test_that_takes_longer_than_before_fails(monkeypatch, tmp_path):

@@ -91,6 +91,13 @@ def test_settings_of_the_device_are_checked_and_kept():
     assert "aten::sin" in names(prof)
 
 
+def test_parts_of_the_host_are_known_by_name():
+    parts = [profiler.HostSystem.CPU, profiler.HostSystem.MEM, profiler.HostSystem.NUMA]
+    assert _ExperimentalConfig(host_sys=parts).host_sys == ["cpu", "mem", "numa"]
+    with pytest.raises(ValueError, match=r"host_sys must be one of HostSystem\.CPU, HostSystem\.MEM, .*, not 'gpu'"):
+        _ExperimentalConfig(host_sys=["gpu"])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -139,6 +146,21 @@ def test_what_is_not_offered_says_what_to_do():
 def test_a_singleton_is_made_once():
     made = Singleton(list)
     assert made("ab") is made("cd") and made() == ["a", "b"]
+
+
+def test_every_call_of_profile_means_the_same_recording(python, tmp_path):
+    program = """
+        import sys, torch
+        from torch_npu.utils.profiler import Profile
+        for step in range(9):
+            Profile(start_step=3, save_path=sys.argv[1], profile_type="TORCH").start()
+            torch.ones(2, device="npu").sin()
+            print(step, flush=True)
+            Profile().end()
+        """
+    done = python(program, tmp_path)
+    assert (done.stdout, done.returncode) == ("0\n1\n2\n", 0), done.stderr
+    assert len(list(tmp_path.glob("torch_prof_*.json"))) == 1
 
 
 @pytest.mark.parametrize(("kind", "pattern"), [("TORCH", "torch_prof_*.json"), ("ASCEND_PROFILER", "*/*/trace_view.json")])

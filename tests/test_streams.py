@@ -141,6 +141,19 @@ def test_a_stream_of_another_device_brings_its_device():
     assert torch.npu.current_stream("npu:1") == torch.npu.default_stream(1)
 
 
+def test_a_stream_context_gives_back_stream_and_device():
+    stream = torch.npu.Stream("npu:1")
+    before = torch.npu.current_stream(), torch.npu.current_stream(1)
+    context = torch.npu.StreamContext(stream)
+    assert torch.npu.current_stream(1) == before[1]
+    with pytest.raises(KeyError), context:
+        assert torch.npu.current_stream() == stream and torch.ones(1, device="npu").device.index == 1
+        raise KeyError
+    assert torch.npu.current_device() == 0 and (torch.npu.current_stream(), torch.npu.current_stream(1)) == before
+    with torch.npu.StreamContext(None):
+        assert torch.npu.current_stream() == before[0]
+
+
 def test_threads_work_side_by_side():
     results = {}
 
