@@ -55,6 +55,10 @@ def test_a_network_trains_as_on_the_cpu(backend):
     torch.testing.assert_close(trained("npu", backend), trained("cpu"), rtol=1e-4, atol=1e-5)
 
 
+def test_a_step_may_be_marked():
+    assert torch.compiler.npugraph_mark_step_begin() is None
+
+
 def test_the_backend_npu_is_listed():
     assert "npu" in torch.compiler.list_backends()
 

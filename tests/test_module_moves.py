@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+import torch_npu
 from support import on_both
 from torch import nn
 
@@ -52,6 +53,28 @@ def test_modules_come_and_go_with_their_gradients():
     net.to("npu", torch.float64)
     assert weight.is_npu
     assert weight.dtype == weight.grad.dtype == torch.float64
+
+
+def test_a_criterion_moves_with_its_weight():
+    output, target = torch.linspace(-1, 1, 12).view(4, 3), torch.tensor([0, 2, 1, 2])
+
+    def run(device):
+        criterion = nn.CrossEntropyLoss(weight=torch.tensor([0.2, 0.3, 0.5]))
+        criterion = criterion.npu() if device == "npu" else criterion
+        assert criterion.weight.device.type == device
+        return criterion(output.to(device), target.to(device))
+
+    on_both(run)
+
+
+def test_weights_keep_their_formats():
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(4, 2)).npu()
+    formats = [torch_npu.get_npu_format(parameter) for parameter in net.parameters()]
+    for device in ("npu", torch.device("npu:0"), 0, None, "cpu"):
+        assert net.cast_weight(device) is None
+    assert [torch_npu.get_npu_format(parameter) for parameter in net.parameters()] == formats
+    with pytest.raises(RuntimeError, match="device string: nothing"):
+        net.cast_weight("nothing")
 
 
 def test_the_data_of_a_parameter_may_be_on_another_device():

@@ -67,6 +67,12 @@ def test_npu_and_cpu_move_a_tensor():
     there = x.npu()
     assert there.npu() is there
     assert x.untyped_storage().npu().is_npu
+    for spelling in ("npu", "npu:0", torch.device("npu"), torch.device("npu", 0)):
+        for moved in (x.to(spelling), x.to(spelling, non_blocking=True), x.npu(spelling), x.npu(spelling, non_blocking=True)):
+            assert_same(moved, x)
+    assert x.npu(1).device == x.to("npu:1").device == torch.device("npu:1")
+    with pytest.raises(RuntimeError, match="must be npu device"):
+        x.npu("cpu")
 
 
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
@@ -88,6 +94,9 @@ def test_a_packed_sequence_moves():
     padded, there_lengths = nn.utils.rnn.pad_packed_sequence(there)
     assert_same(padded, expected)
     assert torch.equal(there_lengths, lengths)
+    for call in (lambda: packed.npu("cpu"), lambda: packed.npu(device=torch.device("cpu"))):
+        with pytest.raises(ValueError, match="a device of type npu is needed, but got cpu"):
+            call()
 
 
 def test_torch_knows_the_version_of_cann():

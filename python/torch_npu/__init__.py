@@ -34,19 +34,12 @@ def _register():
     _C._storage_Use_Count = torch._C._storage_Use_Count  # trl asks for it here
     reductions._register()
     ops.register()
-    torch.version.__getattr__ = _version
-
-
-def _version(name):
-    # torch.version.cann: asking for it, not importing this package, loads the device library.
-    if name == "cann":
-        return _C._get_cann_version("CANN")
-    raise AttributeError(f"module 'torch.version' has no attribute {name!r}")
+    _torch_names.register()
 
 
 _check_torch()
 
-from . import _C, _interchange, _second_names, _tracing, npu, ops, softnpu  # noqa: E402
+from . import _C, _interchange, _second_names, _torch_names, _tracing, npu, ops, softnpu  # noqa: E402
 from .multiprocessing import reductions  # noqa: E402
 
 _register()

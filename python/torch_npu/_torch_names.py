@@ -1,0 +1,59 @@
+"""Names that modules and classes of torch have besides those that torch makes for every device.
+
+torch.version.cann                            # loads the device library
+torch.distributed.is_hccl_available()         # of torch_npu.distributed, as reinit_process_group is
+torch.compiler.npugraph_mark_step_begin()     # does nothing
+model.cast_weight("npu:0")                    # does nothing
+packed_sequence.npu("npu:1")                  # torch's own, but a device that is not npu is refused
+"""
+
+import functools
+import importlib
+
+import torch
+
+from . import _C, npu
+from ._offer import no_op
+
+
+def register():
+    torch.version.__getattr__ = _of_version
+    torch.distributed.__getattr__ = _of_distributed
+    torch.compiler.npugraph_mark_step_begin = npugraph_mark_step_begin
+    torch.nn.Module.cast_weight = cast_weight
+    torch.nn.utils.rnn.PackedSequence.npu = _to_npu_only(torch.nn.utils.rnn.PackedSequence.npu)
+
+
+def _of_version(name):
+    if name == "cann":
+        return _C._get_cann_version("CANN")
+    raise AttributeError(f"module 'torch.version' has no attribute {name!r}")
+
+
+def _of_distributed(name):
+    if name in ("is_hccl_available", "reinit_process_group"):
+        return getattr(importlib.import_module("torch_npu.distributed"), name)
+    raise AttributeError(f"module 'torch.distributed' has no attribute {name!r}")
+
+
+@no_op("NPU graphs are not captured, so that no step of theirs begins")
+def npugraph_mark_step_begin():
+    """Says that a new step of a training or of an inference begins."""
+
+
+@no_op("softnpu computes in every format, so that weights keep theirs")
+def cast_weight(self, device):
+    """Gives the weights of a module the formats in which a device computes."""
+    if device is not None and not isinstance(device, int):
+        torch.device(device)
+
+
+def _to_npu_only(method):
+    @functools.wraps(method)
+    def to_npu(self, *args, **kwargs):
+        device = kwargs.get("device", args[0] if args else None)
+        if isinstance(device, (str, torch.device)):
+            npu._utils._get_device_index(device)
+        return method(self, *args, **kwargs)
+
+    return to_npu
