@@ -55,6 +55,13 @@ def test_batches_arrive(workers, pin_memory):
     assert total(loader) == EXPECTED
 
 
+@pytest.mark.parametrize("pin_memory", [True, False])
+def test_a_last_batch_that_is_smaller_may_be_left_out(pin_memory):
+    loader = DataLoader(Numbers(), batch_size=5, shuffle=True, drop_last=True, pin_memory=pin_memory)
+    shapes = [batch["x"].to("npu", non_blocking=True).shape for batch in loader]
+    assert shapes == [(5, 3)] * (SIZE // 5)
+
+
 def test_workers_may_be_spawned_and_kept():
     options = {"multiprocessing_context": "spawn", "persistent_workers": True, "prefetch_factor": 3}
     loader = DataLoader(Numbers(), batch_size=5, num_workers=1, pin_memory=True, **options)

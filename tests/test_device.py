@@ -55,6 +55,66 @@ def test_the_current_device_is_where_tensors_go():
 
 
 @needs_two
+def test_a_device_may_be_set_by_every_spelling():
+    try:
+        for spelling, index in (("npu:1", 1), ("npu:0", 0), (1, 1), (torch.device("npu:0"), 0), (torch.device("npu", 1), 1)):
+            torch.npu.set_device(spelling)
+            assert torch.npu.current_device() == index
+        for current in ("npu", torch.device("npu")):
+            torch.npu.set_device(current)
+            assert torch.npu.current_device() == 1
+    finally:
+        torch.npu.set_device(0)
+
+
+@needs_two
+def test_a_thread_may_begin_with_any_device_and_change_it(python):
+    done = python(
+        """
+        import torch
+        weights = [torch.full((2, 2), float(i), device=f"npu:{i}", requires_grad=True) for i in (1, 0)]
+        print(torch.npu.current_device())
+        for weight in weights:
+            with torch.npu.device(weight.device):
+                loss = (weight @ torch.ones(2, 2, device="npu")).sum()
+            loss.backward()
+        print([weight.grad.sum().item() for weight in weights], (weights[0].grad.cpu() + weights[1].grad.cpu()).sum().item())
+        """
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("0\n[8.0, 8.0] 16.0\n", "", 0)
+
+
+@needs_two
+def test_backward_on_the_cpu_starts_no_device(python):
+    done = python(
+        """
+        import torch
+        def run(move):
+            x = torch.ones(20, 10).requires_grad_()
+            y = move(x).sum()
+            y.backward(torch.ones_like(y))
+            return x.grad.sum().item(), y.device.type, torch.npu.is_initialized()
+        print(*run(lambda x: x))
+        torch.npu.set_device("npu:1")
+        print(*run(lambda x: x.npu()), torch.npu.current_device())
+        """
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("200.0 cpu False\n200.0 npu True 1\n", "", 0)
+
+
+def test_settings_for_cudnn_may_stay():
+    cudnn = torch.backends.cudnn
+    x, weight = torch.linspace(-1, 1, 75).view(1, 3, 5, 5), torch.linspace(-1, 1, 54).view(2, 3, 3, 3)
+    before = cudnn.benchmark, cudnn.deterministic
+    try:
+        for cudnn.benchmark, cudnn.deterministic in ((True, False), (False, True)):
+            y = torch.nn.functional.conv2d(x.npu(), weight.npu())
+            torch.testing.assert_close(y.cpu(), torch.nn.functional.conv2d(x, weight))
+    finally:
+        cudnn.benchmark, cudnn.deterministic = before
+
+
+@needs_two
 def test_device_of_follows_a_tensor():
     there = torch.ones(1, device="npu:1")
     with torch.npu.device_of(there):
@@ -122,15 +182,6 @@ def test_a_child_forked_before_the_first_use_has_the_device(python):
 
 def test_a_child_forked_after_the_first_use_is_told_to_spawn(python):
     assert "'spawn'" in python(FORKED.format(before="torch.ones(1, device='npu')")).stdout
-
-
-def test_a_data_loader_with_workers_and_pinned_memory_feeds_the_device():
-    torch.ones(1, device="npu")
-    data = torch.utils.data.TensorDataset(torch.arange(8.0))
-    loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=1, pin_memory=True)
-    batches = [batch for (batch,) in loader]
-    assert all(batch.is_pinned() for batch in batches)
-    assert [batch.to("npu", non_blocking=True).sum().item() for batch in batches] == [6.0, 22.0]
 
 
 def test_properties_have_what_programs_for_cuda_read():

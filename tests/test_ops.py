@@ -161,6 +161,14 @@ def test_dtypes_are_promoted_as_on_the_cpu(name, left, right):
     check(BINARY[name], pair("contiguous", left), pair("transposed", right, seed=1), rtol=1e-2)
 
 
+@pytest.mark.parametrize("join", [torch.stack, torch.cat])
+def test_tensors_of_two_dtypes_are_joined_in_either_order(join):
+    whole, half = pair("contiguous"), pair("transposed", torch.float16, seed=1)
+    for first, second in ((whole, half), (half, whole)):
+        assert (first[1] - second[1]).dtype == torch.float32
+        assert_same(join((first[1], second[1])), join((first[0], second[0])))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool], ids=str)
 @pytest.mark.parametrize("name", ["add", "mul", "sub", "eq", "where", "maximum", "logical_and"])
 def test_dtypes(name, dtype):
