@@ -59,6 +59,39 @@ def test_a_step_may_be_marked():
     assert torch.compiler.npugraph_mark_step_begin() is None
 
 
+def encoded(device, batch_first, backend=None):
+    """The output of a transformer's layer and the gradients."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=batch_first).to(device)
+    forward = torch.compile(layer, backend=backend, fullgraph=True) if backend else layer
+    output = forward(torch.linspace(-1, 1, 160).view(2, 5, 16).to(device))
+    output.square().mean().backward()
+    return output.cpu(), [parameter.grad.cpu() for parameter in layer.parameters()]
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp_partition"])
+def test_a_transformer_is_as_on_the_cpu(backend, batch_first):
+    expected = encoded("cpu", batch_first)
+    torch.testing.assert_close(encoded("npu", batch_first, backend), expected, rtol=1e-4, atol=1e-5)
+
+
+def layouts_of_attention(query):
+    output = nn.functional.scaled_dot_product_attention(query, query, query)
+    (gradient,) = torch.autograd.grad(output.sum(), query)
+    return output.stride(), gradient.stride()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3)])
+@pytest.mark.parametrize("head", [8, 4])
+def test_attention_has_the_layout_that_fake_tensors_have(order, head):
+    whole = torch.rand([(2, 3, 5, 8)[i] for i in order]).npu()
+    query = whole[..., :head].permute([order.index(i) for i in range(4)]).requires_grad_()
+    with FakeTensorMode() as mode:
+        expected = layouts_of_attention(mode.from_tensor(query))
+    assert layouts_of_attention(query) == expected
+
+
 def test_the_backend_npu_is_listed():
     assert "npu" in torch.compiler.list_backends()
 

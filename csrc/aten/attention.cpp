@@ -28,6 +28,12 @@ double scale_of(const at::Tensor& query, std::optional<double> scale) {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(-1))));
 }
 
+// The layout that PyTorch's shape function promises to compiled programs.
+at::Tensor empty_in_order_of(const at::Tensor& like) {
+  if (like.is_non_overlapping_and_dense()) return empty_as(like);
+  return empty_strided(like.sizes(), at::infer_dense_strides(like.sizes(), like.strides()), like.dtype());
+}
+
 bool is_fused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& mask,
               double dropout) {
   if (dropout != 0 || !at::isFloatingType(query.scalar_type()) || (mask.has_value() && mask->requires_grad())) return false;
@@ -52,11 +58,12 @@ attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& valu
           bool is_causal, bool /*return_debug_mask*/, std::optional<double> scale) {
   const DeviceScope scope(query);
   const int64_t batch = query.size(0), heads = query.size(1), length = query.size(2);
-  // Heads lie beside each other, as the projection behind attention reads them.
-  at::Tensor out = empty({batch, length, heads, value.size(3)}, query.dtype()).transpose(1, 2);
+  at::Tensor out = empty_in_order_of(query);
   at::Tensor logsumexp = empty({batch, length, heads}, at::toOpMathType(query.scalar_type())).transpose(1, 2);
   call::aclnnSoftAttention(query, key, value, mask, dropout, is_causal, scale_of(query, scale), out, logsumexp);
-  return {std::move(out), std::move(logsumexp), {}, {}, length, key.size(2), {}, {}, {}};
+  // A compiled program saves seed and offset of the dropout for its backward, whether or not there is one.
+  at::Tensor seed = empty({}, at::kLong), offset = empty({}, at::kLong);
+  return {std::move(out), std::move(logsumexp), {}, {}, length, key.size(2), std::move(seed), std::move(offset), {}};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
@@ -65,10 +72,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     const at::Tensor& /*cum_seq_k*/, int64_t /*max_q*/, int64_t /*max_k*/, double dropout, bool is_causal,
     const at::Tensor& /*philox_seed*/, const at::Tensor& /*philox_offset*/, std::optional<double> scale) {
   const DeviceScope scope(query);
-  const auto like_heads = [](const at::Tensor& tensor) {
-    return empty({tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)}, tensor.dtype()).transpose(1, 2);
-  };
-  at::Tensor grad_query = like_heads(query), grad_key = like_heads(key), grad_value = like_heads(value);
+  at::Tensor grad_query = empty_in_order_of(query), grad_key = empty_in_order_of(key), grad_value = empty_in_order_of(value);
   call::aclnnSoftAttentionBackward(grad_out, query, key, value, out, logsumexp, mask, dropout, is_causal, scale_of(query, scale),
                                    grad_query, grad_key, grad_value);
   return {std::move(grad_query), std::move(grad_key), std::move(grad_value), at::Tensor()};
