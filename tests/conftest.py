@@ -41,6 +41,7 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: "empty_device" not in item.fixturenames)
     if config.getoption("--full"):
         return
     for item in items:
@@ -77,3 +78,13 @@ def python():
         )
 
     return run
+
+
+@pytest.fixture
+def empty_device():
+    """Nothing of earlier tests is held or cached. Tests that use it run before all others, which may leave something."""
+    import torch
+
+    gc.collect()
+    torch.npu.synchronize()
+    torch.npu.empty_cache()

@@ -1,7 +1,6 @@
-"""Ways to lay a tensor out in memory, comparison of npu with the CPU, a gate that holds a stream, and an empty device."""
+"""Ways to lay a tensor out in memory, comparison of npu with the CPU, and a gate that holds a stream."""
 
 import ctypes
-import gc
 import os
 
 import pytest
@@ -96,10 +95,3 @@ def on_both(function, rtol=1e-4, atol=1e-5):
     cpu, npu = results
     torch.testing.assert_close(npu, cpu, rtol=rtol, atol=atol, equal_nan=True)
     return cpu
-
-
-def empty_cache():
-    """What earlier tests left is neither held nor cached."""
-    gc.collect()
-    torch.npu.synchronize()
-    torch.npu.empty_cache()

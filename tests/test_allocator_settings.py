@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-from support import MIB, cached, empty_cache
+from support import MIB, cached
 
 pytestmark = cached
 
 
 @pytest.fixture(autouse=True)
-def clean():
-    empty_cache()
+def clean(empty_device):
     yield
     torch.npu.memory._set_allocator_settings("per_process_memory_fraction:1")
     torch.npu.empty_cache()

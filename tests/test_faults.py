@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch_npu import softnpu
 
+pytestmark = pytest.mark.usefixtures("empty_device")
+
 
 class Network(nn.Module):
     """Wide, its weights do not share segments: the allocator asks the device for memory in every part of a step."""

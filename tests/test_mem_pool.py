@@ -6,12 +6,9 @@ import threading
 
 import pytest
 import torch
-from support import MIB, cached, empty_cache
+from support import MIB, cached
 
-
-@pytest.fixture(autouse=True)
-def clean():
-    empty_cache()
+pytestmark = pytest.mark.usefixtures("empty_device")
 
 
 def make(size=1000):

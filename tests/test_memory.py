@@ -7,14 +7,13 @@ import threading
 
 import pytest
 import torch
-from support import CACHED, MIB, cached, empty_cache
+from support import CACHED, MIB, cached
 
 UNIT = 512 if CACHED else 1
 
 
 @pytest.fixture(autouse=True)
-def clean():
-    empty_cache()
+def clean(empty_device):
     torch.npu.reset_peak_memory_stats()
     torch.npu.reset_accumulated_memory_stats()
 

@@ -10,14 +10,13 @@ import pytest
 import torch
 import torch.cuda._memory_viz as viz
 import torch_npu
-from support import MIB, cached, empty_cache
+from support import MIB, cached
 
 pytestmark = cached
 
 
 @pytest.fixture(autouse=True)
-def clean():
-    empty_cache()
+def clean(empty_device):
     yield
     torch.npu.memory._record_memory_history(None)
 

@@ -9,7 +9,7 @@ from torch_npu.jit.fusion_pass.fast_gelu import fast_gelu_pass
 @pytest.mark.parametrize("run", [torch_npu.jit.optimize, fast_gelu_pass])
 def test_gelu_becomes_fast_gelu(run):
     x = torch.linspace(-3, 3, 20, device="npu")
-    traced = torch.jit.trace(torch.nn.GELU(), x)
+    traced = torch.jit.trace(torch.nn.GELU(), x, check_trace=False)
     run(traced)
     assert "npu::fast_gelu" in str(traced.graph) and "aten::gelu" not in str(traced.graph)
     torch.testing.assert_close(traced(x), x * torch.sigmoid(1.702 * x), rtol=1e-4, atol=1e-5)
