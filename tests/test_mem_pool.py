@@ -264,3 +264,55 @@ def test_functions_that_are_not_there_are_named(library):
         torch.npu.memory.NPUPluggableAllocator(str(library), "my_malloc", "my_free")
     with pytest.raises(OSError, match=r"nowhere\.so"):
         torch.npu.memory.NPUPluggableAllocator("/nowhere.so", "my_alloc", "my_free")
+
+
+@cached
+def test_functions_of_a_pool_may_wait_for_python(python):
+    done = python("""
+import ctypes, threading, time
+import torch
+from torch_npu import _C
+
+device = ctypes.CDLL(torch.npu.library_info()["path"])
+inside = threading.Event()
+
+
+def allocate(size, index, stream):
+    address = ctypes.c_void_p()
+    device.aclrtMalloc(ctypes.byref(address), ctypes.c_size_t(size), 0)
+    inside.set()
+    time.sleep(0.2)  # without Python's lock, which the other thread then takes to the allocator
+    return address.value
+
+
+def free(address, size, index, stream):
+    inside.set()
+    time.sleep(0.2)
+    device.aclrtFree(ctypes.c_void_p(address))
+
+
+functions = (
+    ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)(allocate),
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)(free),
+)
+allocator = _C._npu_customAllocator(*(ctypes.cast(function, ctypes.c_void_p).value for function in functions))
+pools = [_C._MemPool(allocator)]
+
+
+def use():
+    with_pool = _C._UsePool(pools[0], 0)
+    torch.empty(1000, device="npu")
+    del with_pool
+
+
+torch.ones(2, device="npu")
+for work in (use, pools.clear):
+    inside.clear()
+    thread = threading.Thread(target=work)
+    thread.start()
+    inside.wait()
+    torch.npu.memory_stats()
+    thread.join()
+    print("done")
+""")
+    assert done.stdout.split() == ["done", "done"], done.stderr

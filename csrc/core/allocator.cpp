@@ -53,11 +53,11 @@ void report_to_profiler(Memory& memory, void* address, int64_t bytes, c10::Devic
 void free_memory(void* context) {
   if (is_in_bad_fork()) return;
   auto* block = static_cast<Block*>(context);
-  const StreamCache& stream = *block->cache;
+  DeviceCache& cache = block->cache->device;
   void* const address = block->address;
   const auto bytes = static_cast<int64_t>(block->size);
-  stream.device.free(block);
-  report_to_profiler(stream.device, address, -bytes, stream.stream.device_index());
+  cache.free(block);
+  report_to_profiler(cache, address, -bytes, cache.device());
 }
 
 void free_uncached_memory(void* context) {
@@ -188,7 +188,8 @@ at::DataPtr allocate_memory(size_t bytes) {
     if (const AllocatorFunctions* functions = plugged_allocator()) return allocate_plugged(*functions, bytes, device, stream);
     if (UncachedMemory::is_in_use() || !is_caching) return allocate_uncached_memory(bytes, device, stream);
     cache = &device_cache(device);
-    open_caches[static_cast<size_t>(device)].store(cache, std::memory_order_release);
+    open_caches[static_cast<size_t>(device)] = cache;
+    if (!is_caching) open_caches[static_cast<size_t>(device)] = nullptr;  // enable_caching() came in between
   }
   Block* block = cache->allocate(bytes, stream);
   report_to_profiler(*cache, block->address, static_cast<int64_t>(block->size), device);

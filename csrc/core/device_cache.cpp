@@ -125,6 +125,7 @@ Block* DeviceCache::allocate_watched(size_t bytes, c10::StreamId id) {
     if (is_worth_cutting(*block, size)) cut(block, size);
   }
   block->requested = bytes;
+  block->rounded = size;
   increase(stats_.allocation, is_small, 1);
   increase(stats_.allocated_bytes, is_small, block->size);
   increase(stats_.active, is_small, 1);
@@ -189,7 +190,7 @@ Block* DeviceCache::find_free(StreamCache& cache, size_t size, bool is_small) {
   if (!is_small) {
     // Blocks that must not be cut are kept for requests of about their size.
     if (size < settings_.max_split && block->size >= settings_.max_split) return nullptr;
-    if (size >= settings_.max_split && block->size >= size + settings_.max_extra) return nullptr;
+    if (size >= settings_.max_split && block->size - size >= settings_.max_extra) return nullptr;
   }
   leave(block);
   return block;
@@ -209,7 +210,7 @@ Block* DeviceCache::grow(HeldLock& lock, StreamCache& cache, size_t size, bool i
   void* address = ask_source(lock, cache, bytes);
   if (address == nullptr && settings_.fails_at_once) return nullptr;
   if (address == nullptr) {
-    if (Block* block = shrink_and_retry(lock, cache, size, is_small, address)) return block;
+    if (Block* block = shrink_and_retry(lock, cache, size, is_small, bytes, address)) return block;
   }
   if (address == nullptr) return nullptr;
   Block* block = new_block();
@@ -227,8 +228,9 @@ Block* DeviceCache::grow(HeldLock& lock, StreamCache& cache, size_t size, bool i
   return block;
 }
 
-// Gives back what is unused. A block, if one came free meanwhile; else `address` is what the device then gave.
-Block* DeviceCache::shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t size, bool is_small, void*& address) {
+// Gives back what is unused. A block, if one came free meanwhile; else `address` is where the device then gave `bytes`.
+Block* DeviceCache::shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t size, bool is_small, size_t bytes,
+                                     void*& address) {
   ++stats_.num_alloc_retries;
   lock.unlock();
   const std::lock_guard turn(release_mutex_);
@@ -243,7 +245,7 @@ Block* DeviceCache::shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t 
     segments.insert(segments.end(), own.begin(), own.end());
   }
   release_segments(lock, segments);
-  address = ask_source(lock, cache, segment_size(size));
+  address = ask_source(lock, cache, bytes);
   return nullptr;
 }
 
@@ -254,8 +256,12 @@ void* DeviceCache::ask_source(HeldLock& lock, const StreamCache& cache, size_t b
   if (bytes > most || reserved > most - bytes) return nullptr;
   void* address = nullptr;
   if (const AllocatorFunctions* source = cache.pool.source) {
-    address = source->allocate(bytes, device_, cache.stream.stream());
-    if (address == nullptr) refusal_ = "the allocator of the pool returned a null pointer";
+    const aclrtStream stream = cache.stream.stream();
+    without_lock(lock, bytes, [&] { address = source->allocate(bytes, device_, stream); });
+    if (address == nullptr) {
+      refusal_ = "the allocator of the pool returned a null pointer";
+      return nullptr;
+    }
   } else {
     const aclError code = ask_device(lock, bytes, &address);
     if (acl::is_out_of_memory(code)) {
@@ -264,7 +270,7 @@ void* DeviceCache::ask_source(HeldLock& lock, const StreamCache& cache, size_t b
     }
     acl::check(code, "aclrtMalloc");
   }
-  if (address != nullptr) ++stats_.num_device_alloc;
+  ++stats_.num_device_alloc;
   if (logs(LogPart::kMemory, LogLevel::kInfo)) log(LogPart::kMemory, LogLevel::kInfo, c10::str("took ", bytes, " bytes"));
   return address;
 }
@@ -273,12 +279,19 @@ aclError DeviceCache::ask_device(HeldLock& lock, size_t bytes, void** address) {
   const bool is_huge = settings_.has_huge_pages && bytes % kHugePage == 0;
   const aclrtMemMallocPolicy policy = is_huge ? ACL_MEM_MALLOC_HUGE1G_ONLY : ACL_MEM_MALLOC_HUGE_FIRST;
   if (!settings_.asks_unlocked) return ACL_FN(aclrtMalloc)(address, bytes, policy);
+  aclError code = ACL_SUCCESS;
+  without_lock(lock, bytes, [&] { code = ACL_FN(aclrtMalloc)(address, bytes, policy); });
+  return code;
+}
+
+// Lets others work while `bytes` are asked for.
+template <typename Ask>
+void DeviceCache::without_lock(HeldLock& lock, size_t bytes, Ask&& ask) {
   asked_for_ += bytes;
   lock.unlock();
-  const aclError code = ACL_FN(aclrtMalloc)(address, bytes, policy);
+  ask();
   lock.lock();
   asked_for_ -= bytes;
-  return code;
 }
 
 size_t DeviceCache::allowed() const {
@@ -310,7 +323,7 @@ void DeviceCache::cache_free(Block* block) {
   decrease(stats_.active, block->is_small, 1);
   decrease(stats_.active_bytes, block->is_small, block->size);
   decrease(stats_.requested_bytes, block->is_small, block->requested);
-  block->cache->recent.insert(block, block_size(block->requested), [this](Block* other) { join(other); });
+  block->cache->recent.insert(block, block->rounded, [this](Block* other) { join(other); });
 }
 
 // Puts a block among the free ones by size, together with neighbours that are there.
@@ -515,6 +528,7 @@ void DeviceCache::release_segments(HeldLock& lock, const std::vector<Block*>& se
   for (const Block* block : segments) {
     const auto [entry, is_new] = is_done.try_emplace(block->cache, false);
     if (is_new) entry->second = failure.attempt([&] { block->cache->stream.synchronize(); });
+    if (entry->second) failure.attempt([&] { free_at_source(*block); });
   }
   lock.lock();
   for (Block* block : segments) {
@@ -528,16 +542,18 @@ void DeviceCache::release_segments(HeldLock& lock, const std::vector<Block*>& se
   failure.rethrow();
 }
 
+// The user's function may wait for what others hold, such as Python's lock, while they wait for the lock of the cache: without
+// it.
+void DeviceCache::free_at_source(const Block& block) const {
+  const AllocatorFunctions* source = block.cache->pool.source;
+  if (source != nullptr) source->free(block.address, block.size, device_, block.cache->stream.stream());
+}
+
 void DeviceCache::release_segment(Block* block) {
   if (logs(LogPart::kMemory, LogLevel::kInfo))
     log(LogPart::kMemory, LogLevel::kInfo, c10::str("gave back ", block->size, " bytes"));
-  aclError code = ACL_SUCCESS;
   BlockPool& pool = block->cache->pool;
-  if (pool.source != nullptr) {
-    pool.source->free(block->address, block->size, device_, block->cache->stream.stream());
-  } else {
-    code = ACL_FN(aclrtFree)(block->address);
-  }
+  const aclError code = pool.source == nullptr ? ACL_FN(aclrtFree)(block->address) : ACL_SUCCESS;
   if (watches_allocations()) history_.record(MemoryEvent::kSegmentFree, *block);
   ++stats_.num_device_free;
   segments_.erase(block);

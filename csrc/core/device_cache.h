@@ -1,7 +1,7 @@
 // The cached memory of one device: what allocator.h promises, device by device.
 //
-// Thread-safe, by one lock, which is held while the device is asked for memory but not while streams are waited for: who finds
-// what it needs in the cache never waits for another's stream.
+// Thread-safe, by one lock, which is held while the device is asked for memory, but not while streams are waited for or functions
+// of the user are called: who finds what it needs in the cache never waits for those.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -27,6 +27,8 @@ class DeviceCache {
  public:
   explicit DeviceCache(c10::DeviceIndex device)
       : device_(device), settings_(CacheSettings::read()), fraction_(initial_memory_fraction()) {}
+
+  c10::DeviceIndex device() const { return device_; }
 
   // Memory for stream `id` of this device, which the calling thread has bound; `bytes` > 0. From the pool that the thread uses.
   // Throws c10::OutOfMemoryError.
@@ -83,9 +85,11 @@ class DeviceCache {
   BlockPool& pool_of(c10::MempoolId_t id);
   Block* find_free(StreamCache& cache, size_t size, bool is_small);
   Block* grow(HeldLock& lock, StreamCache& cache, size_t size, bool is_small);
-  Block* shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t size, bool is_small, void*& address);
+  Block* shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t size, bool is_small, size_t bytes, void*& address);
   void* ask_source(HeldLock& lock, const StreamCache& cache, size_t bytes);
   aclError ask_device(HeldLock& lock, size_t bytes, void** address);
+  template <typename Ask>
+  void without_lock(HeldLock& lock, size_t bytes, Ask&& ask);
   size_t allowed() const;
   void cut(Block* block, size_t size);
 
@@ -105,6 +109,7 @@ class DeviceCache {
   std::vector<Block*> take_segments(c10::MempoolId_t pool);
   std::vector<Block*> take_oldest_segments(size_t bytes);
   void release_segments(HeldLock& lock, const std::vector<Block*>& segments);
+  void free_at_source(const Block& block) const;
   void release_segment(Block* block);
   void collect_garbage(HeldLock& lock, size_t bytes);
 

@@ -26,6 +26,7 @@ struct Block {
   char* address = nullptr;
   size_t size = 0;
   size_t requested = 0;          // what the user asked for, while allocated; 0 while its segment is on its way back
+  size_t rounded = 0;            // the same, as the settings of that time rounded it
   StreamCache* cache = nullptr;  // where it goes when it is free
   Block* before = nullptr;       // neighbours in the segment
   Block* after = nullptr;

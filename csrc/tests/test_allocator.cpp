@@ -184,6 +184,18 @@ TEST_F(AllocatorTest, FractionLimitsWhatIsReserved) {
   EXPECT_THROW(set_memory_fraction(1.5, 0), c10::Error);
 }
 
+TEST_F(AllocatorTest, MemoryThatWasRoundedOtherwiseIsNotTakenForMore) {
+  at::DataPtr first = allocate(4200);  // 4608 bytes
+  const at::DataPtr behind = allocate(512);
+  ASSERT_EQ(static_cast<char*>(behind.get()) - static_cast<char*>(first.get()), 4608);
+  change_allocator_settings("roundup_power2_divisions:2");  // 4200 are 6144 now
+  first.clear();
+  const at::DataPtr next = allocate(6000);
+  change_allocator_settings("");
+  const auto *begin = static_cast<char*>(next.get()), *other = static_cast<char*>(behind.get());
+  EXPECT_TRUE(other + 512 <= begin || begin + 6000 <= other) << "two tensors share memory";
+}
+
 TEST_F(AllocatorTest, PeaksAndSumsCanBeReset) {
   allocate(1000).clear();
   EXPECT_EQ(stats().allocated_bytes[0].peak, 1024);
