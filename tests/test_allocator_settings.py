@@ -185,6 +185,7 @@ REFUSED = {
     "multi_stream_lazy_reclaim:1": "multi_stream_lazy_reclaim is '1'",
     "per_process_memory_fraction:0": "per_process_memory_fraction is '0', but must be a number above 0, up to 1",
     "per_process_memory_fraction:1.1": "per_process_memory_fraction",
+    "per_process_memory_fraction:nan": "per_process_memory_fraction",
     "throw_on_npumalloc_oom:no": "throw_on_npumalloc_oom is 'no'",
     "release_lock_on_npumalloc:no": "release_lock_on_npumalloc is 'no'",
     "pinned_use_background_threads:no": "pinned_use_background_threads is 'no'",

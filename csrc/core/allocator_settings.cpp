@@ -8,11 +8,11 @@
 #include <bit>
 #include <charconv>
 #include <mutex>
-#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "core/options.h"
+#include "core/words.h"
 
 namespace torch_npu {
 namespace {
@@ -33,26 +33,19 @@ struct OwnSettings {
   bool asks_unlocked = false;
 };
 
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number{};
-  const char* const end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || last != end) return std::nullopt;
-  return number;
-}
-
 bool is_switch(std::string_view value) { return value == "True" || value == "False"; }
 
-bool is_between(std::string_view value, size_t least, size_t most) {
-  const auto number = parse_number<size_t>(value);
-  return number && *number >= least && *number <= most;
+bool is_between(std::string_view value, int64_t least, int64_t most) {
+  int64_t ignored = 0;
+  return parse_number(value, least, most, ignored);
 }
 
-bool parse_share(std::string_view value, double most, double& out) {
-  const auto number = parse_number<double>(value);
-  if (!number || *number <= 0 || *number > most) return false;
-  out = *number;
+bool parse_share(std::string_view value, double& out) {
+  double share = 0;
+  const char* const end = value.data() + value.size();
+  const auto [last, error] = std::from_chars(value.data(), end, share);
+  if (error != std::errc() || last != end || !(share > 0 && share <= 1)) return false;  // nor NaN
+  out = share;
   return true;
 }
 
@@ -61,15 +54,16 @@ bool parse_switch(std::string_view value, bool& out) {
   return is_switch(value);
 }
 
-bool parse_megabytes(std::string_view value, size_t least, size_t most, size_t& out) {
-  if (!is_between(value, least, most)) return false;
-  out = *parse_number<size_t>(value) * kMiB;
+bool parse_megabytes(std::string_view value, int64_t least, int64_t most, size_t& out) {
+  int64_t number = 0;
+  if (!parse_number(value, least, most, number)) return false;
+  out = static_cast<size_t>(number) * kMiB;
   return true;
 }
 
 bool is_power_of_2(std::string_view value) {
-  const auto number = parse_number<size_t>(value);
-  return number && std::has_single_bit(*number);
+  int64_t number = 0;
+  return parse_number(value, 1, INT64_MAX, number) && std::has_single_bit(static_cast<uint64_t>(number));
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -102,7 +96,7 @@ bool is_divisions(std::string_view value) {
 
 constexpr std::string_view kSwitch = "True or False";
 constexpr std::string_view kMegabytes = "a whole number of MiB";
-constexpr size_t kMost = SIZE_MAX / kMiB;
+constexpr int64_t kMost = SIZE_MAX / kMiB;
 
 struct Key {
   std::string_view name;
@@ -121,7 +115,7 @@ constexpr std::array kKeys = {
     Key{"garbage_collection_threshold", "a number between 0 and 1",
         [](std::string_view value, OwnSettings&) {
           double share = 0;
-          return parse_share(value, 1, share) && share < 1;
+          return parse_share(value, share) && share < 1;
         }},
     Key{"expandable_segments", kSwitch, [](std::string_view value, OwnSettings&) { return is_switch(value); }, kNoMapping},
     Key{"base_addr_aligned_kb", "a whole number from 0 to 16",
@@ -143,7 +137,7 @@ constexpr std::array kKeys = {
     Key{"multi_stream_lazy_reclaim", kSwitch,
         [](std::string_view value, OwnSettings& s) { return parse_switch(value, s.reclaims_lazily); }},
     Key{"per_process_memory_fraction", "a number above 0, up to 1",
-        [](std::string_view value, OwnSettings& s) { return parse_share(value, 1, s.fraction); }},
+        [](std::string_view value, OwnSettings& s) { return parse_share(value, s.fraction); }},
     Key{"throw_on_npumalloc_oom", kSwitch,
         [](std::string_view value, OwnSettings& s) { return parse_switch(value, s.fails_at_once); }},
     Key{"release_lock_on_npumalloc", kSwitch,

@@ -1,9 +1,10 @@
-// A text cut at a separator, without the spaces around its parts.
+// Reading settings: a text cut at a separator, without the spaces around its parts, and numbers.
 //
 //   for (const std::string_view item : words("+memory, -acl", ',')) ...
 #pragma once
 
 #include <charconv>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
