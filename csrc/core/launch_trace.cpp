@@ -12,6 +12,8 @@
 
 #include "acl/softnpu.h"
 #include "acl/symbol.h"
+#include "core/log.h"
+#include "core/options.h"
 
 namespace torch_npu {
 namespace {
@@ -20,7 +22,7 @@ std::atomic<PythonLocation> python_location{nullptr};
 
 struct Launch {
   uint64_t number;
-  const char* op;
+  std::string op;
   std::string arguments;
   std::string python;
 };
@@ -163,6 +165,10 @@ std::string annotate(const char* function, const std::string& text) {
 }();
 
 }  // namespace
+
+bool detail::must_trace() { return failures_name_their_launch() || logs(LogPart::kDispatch, LogLevel::kDebug); }
+
+bool detail::must_name() { return options().launch_blocking || options().debug; }
 
 void detail::trace_launch(NPUStream stream, const char* op, std::string arguments) {
   Record::get().add(op);

@@ -11,26 +11,27 @@
 #include <string>
 #include <vector>
 
-#include "core/options.h"
 #include "core/stream.h"
 
 namespace torch_npu {
 
 namespace detail {
 
+C10_EXPORT bool must_trace();
+C10_EXPORT bool must_name();
 C10_EXPORT void trace_launch(NPUStream stream, const char* op, std::string arguments);
 
 }  // namespace detail
 
 // True if after_launch() has something to do.
 inline bool launches_are_traced() {
-  static const bool traced = options().launch_blocking || options().debug || logs(LogPart::kDispatch, LogLevel::kDebug);
+  static const bool traced = detail::must_trace();
   return traced;
 }
 
 // True if the failure of a launch names that launch by itself: what looks for it earlier has nothing to add.
 inline bool failures_name_their_launch() {
-  static const bool named = options().launch_blocking || options().debug;
+  static const bool named = detail::must_name();
   return named;
 }
 

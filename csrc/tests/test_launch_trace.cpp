@@ -27,8 +27,9 @@ TEST(LaunchTraceProcess, DISABLED_FailsOneTask) {
   NPUEvent never;
   never.record(other);
   const at::DataPtr memory = allocate_memory(8);
-  const auto launch = [&](const char* name, const char* arguments) {
-    after_launch(stream, name, [&] { return std::string(arguments); });
+  const auto launch = [&](std::string name, const char* arguments) {
+    after_launch(stream, name.c_str(), [&] { return std::string(arguments); });
+    name.assign(name.size(), '?');  // the name is the caller's again
   };
   try {
     ACL_CALL(aclrtMemsetAsync, memory.get(), 8, 0, 8, stream.stream());
