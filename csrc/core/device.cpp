@@ -96,7 +96,7 @@ void check_inf_nan_mode() {
               "too if that is what you want.");
 }
 
-// At the first use of a device, which is bound.
+// At the first use of a device, which is bound; threads that come at once may all do it.
 void set_up_device(c10::DeviceIndex device) {
   if (logs(LogPart::kAcl, LogLevel::kInfo)) {
     log(LogPart::kAcl, LogLevel::kInfo, c10::str("npu:", static_cast<int>(device), " is in use"));
@@ -120,8 +120,8 @@ void detail::bind_current_device() {
   const c10::DeviceIndex device = thread_state().current_device;
   if (!exists(device)) refuse_device(device);
   ACL_CALL(aclrtSetDevice, device);
-  const uint64_t bit = uint64_t{1} << device;
-  if (!(used_devices.fetch_or(bit, std::memory_order_relaxed) & bit)) set_up_device(device);
+  if (!has_context(device)) set_up_device(device);
+  used_devices.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
   bind_to_cores_of(device);
   thread_state().bound_device = device;
 }
