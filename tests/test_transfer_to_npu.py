@@ -192,6 +192,18 @@ def test_undo_leaves_torch_as_it_was():
         torch.ones(2).to("cuda")
 
 
+def test_classes_made_meanwhile_are_as_others_after_undo():
+    with transfer_to_npu.scope():
+
+        class Mark(torch.Event):
+            pass
+
+        assert Mark("cuda").device.type == "cuda" and Mark("cuda").device == torch.device("npu")
+    assert Mark("npu").device == torch.device("npu")
+    with pytest.raises(RuntimeError, match="cuda"):
+        Mark("cuda")
+
+
 @pytest.mark.parametrize("device", ["cpu", "meta", "npu:0", "npu:1"])
 def test_other_devices_are_not_touched(transferred, device):
     x = torch.ones(2, device=device)

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Event.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/Stream.h>
 
@@ -23,9 +24,18 @@ struct Constructor {
   newfunc original;
 };
 
+// Kept for ever: a class that a program derives meanwhile inherits construct() and has it for good.
+const std::array<Constructor, 4>& constructors() {
+  static const auto* const originals = [] {
+    const auto of = [](PyTypeObject* type) { return Constructor{type, type->tp_new}; };
+    return new std::array{of(&THPDeviceType), of(reinterpret_cast<PyTypeObject*>(THPGeneratorClass)), of(THPStreamClass),
+                          of(THPEventClass)};
+  }();
+  return *originals;
+}
+
 struct State {
   CudaAlias alias;
-  std::array<Constructor, 4> constructors;
   py::object type_attribute;
   py::str device_type;
 };
@@ -49,7 +59,17 @@ PyObject* meant(PyObject* argument) {
   return PyUnicode_FromString(("npu" + std::string(name.substr(4))).c_str());
 }
 
+PyObject* construct_original(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  for (const Constructor& constructor : constructors()) {
+    if (PyType_IsSubtype(type, constructor.type)) return constructor.original(type, args, kwargs);
+  }
+  PyErr_Format(PyExc_TypeError, "%s is made for no device", type->tp_name);
+  return nullptr;
+}
+
 PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  HANDLE_TH_ERRORS
+  if (!state()) return construct_original(type, args, kwargs);
   const auto positional = py::reinterpret_steal<py::object>(PyTuple_New(PyTuple_GET_SIZE(args)));
   for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(args); ++index) {
     PyTuple_SET_ITEM(positional.ptr(), index, meant(PyTuple_GET_ITEM(args, index)));
@@ -61,11 +81,8 @@ PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
       by_name[name] = py::reinterpret_steal<py::object>(meant(value.ptr()));
     }
   }
-  for (const Constructor& constructor : state()->constructors) {
-    if (PyType_IsSubtype(type, constructor.type)) return constructor.original(type, positional.ptr(), by_name.ptr());
-  }
-  PyErr_Format(PyExc_TypeError, "%s is made for no device", type->tp_name);
-  return nullptr;
+  return construct_original(type, positional.ptr(), by_name.ptr());
+  END_HANDLE_TH_ERRORS
 }
 
 PyObject* type_of_device(PyObject* self, void*) {
@@ -83,12 +100,7 @@ void begin(py::str device_type) {
   state().emplace();
   State& now = *state();
   now.device_type = std::move(device_type);
-  const std::array<PyTypeObject*, 4> types = {&THPDeviceType, reinterpret_cast<PyTypeObject*>(THPGeneratorClass), THPStreamClass,
-                                              THPEventClass};
-  for (size_t index = 0; index < types.size(); ++index) {
-    now.constructors[index] = {types[index], types[index]->tp_new};
-    types[index]->tp_new = construct;
-  }
+  for (const Constructor& constructor : constructors()) constructor.type->tp_new = construct;
   static PyGetSetDef definition = {"type", type_of_device, nullptr, nullptr, nullptr};
   now.type_attribute = py::reinterpret_borrow<py::object>(PyDict_GetItemString(THPDeviceType.tp_dict, "type"));
   set_type_attribute(py::reinterpret_steal<py::object>(PyDescr_NewGetSet(&THPDeviceType, &definition)));
@@ -96,7 +108,7 @@ void begin(py::str device_type) {
 
 void end() {
   if (!state()) return;
-  for (const Constructor& constructor : state()->constructors) constructor.type->tp_new = constructor.original;
+  for (const Constructor& constructor : constructors()) constructor.type->tp_new = constructor.original;
   set_type_attribute(state()->type_attribute);
   state().reset();
 }
