@@ -16,19 +16,18 @@
 namespace softnpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x6c65646765723032;  // changes with the layout of Table, and so does the name of the file
-constexpr const char* kFileName = "softnpu-ledger-2-";
+constexpr uint64_t kMagic = 0x6c65646765723033;  // changes with the layout of Table, and so does the name of the file
+constexpr const char* kFileName = "softnpu-ledger-3-";
 
 // Bytes of the file that stand for something when locked; they lie behind its contents.
 constexpr off_t kSetUpLock = off_t{1} << 30;
 constexpr off_t kEntryLocks = kSetUpLock + 1;
 
-// Streams that run tasks now, and `sum` nanoseconds for which streams did, less the time of the clock at which each of those that
-// run now began: at any time t they have run for sum + t * streams together.
-struct Running {
-  int64_t streams;
-  int64_t sum;
-};
+// Streams that run tasks now, times kStream, and the microseconds for which streams did, less the time of the clock at which each
+// of those that run now began: at any time t they have run for sum + t * streams together. One word, so that nobody sees half of
+// a change.
+using Running = int64_t;
+constexpr Running kStream = int64_t{1} << 54;
 
 struct Entry {
   int32_t used;
@@ -40,7 +39,14 @@ struct Entry {
 };
 
 // Of a clock that all processes of the host share.
-int64_t now_in_nanoseconds() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+std::chrono::microseconds now() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+std::chrono::microseconds busy_until(std::chrono::microseconds time, Running running) {
+  const int64_t streams = (running + kStream / 2) >> 54;  // the sum may be negative
+  return std::chrono::microseconds(running - streams * kStream) + time * streams;
+}
 
 // A lock of the open file, not of the process: it ends with the last descriptor, and closing another one does not end it.
 struct flock lock_request(short type, off_t byte) {
@@ -199,10 +205,8 @@ Usage Ledger::usage(int device) {
 void Ledger::running(int device, bool begins) {
   Table* table = table_.load(std::memory_order_acquire);
   if (table == nullptr) return;
-  Running& running = table->entries[entry_].running[device];
-  const int64_t now = now_in_nanoseconds();
-  std::atomic_ref(running.sum).fetch_add(begins ? -now : now, std::memory_order_relaxed);
-  std::atomic_ref(running.streams).fetch_add(begins ? 1 : -1, std::memory_order_relaxed);
+  const Running change = kStream - now().count();
+  std::atomic_ref(table->entries[entry_].running[device]).fetch_add(begins ? change : -change, std::memory_order_relaxed);
 }
 
 BusyTime Ledger::busy_time(int device) {
@@ -210,15 +214,14 @@ BusyTime Ledger::busy_time(int device) {
   if (table == nullptr) return {};
   Lock lock(*table);
   reclaim_dead();
-  const int64_t now = now_in_nanoseconds();
-  int64_t total = 0;
+  const std::chrono::microseconds time = now();
+  std::chrono::microseconds total{0};
   for (Entry& entry : table->entries) {
     if (entry.used == 0) continue;
-    Running& running = entry.running[device];
-    total += std::atomic_ref(running.sum).load(std::memory_order_relaxed) +
-             now * std::atomic_ref(running.streams).load(std::memory_order_relaxed);
+    const Running running = std::atomic_ref(entry.running[device]).load(std::memory_order_relaxed);
+    total += busy_until(time, running);
   }
-  return {std::chrono::nanoseconds(total), std::chrono::steady_clock::time_point(std::chrono::nanoseconds(now))};
+  return {total, std::chrono::steady_clock::time_point(time)};
 }
 
 std::vector<ProcessUsage> Ledger::processes() {

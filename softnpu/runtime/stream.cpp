@@ -16,6 +16,7 @@ Status Stream::open(Context& context, uint32_t priority) {
   if (!made.ok()) return made.take_status();
   engine_queue_ = std::move(made.value());
   context_ = &context;
+  host_number_ = context.device().host_number();
   priority_ = priority;
   stop_on_failure.store(false, std::memory_order_relaxed);
   overflow_switch.store(0, std::memory_order_relaxed);
@@ -124,7 +125,7 @@ void Stream::task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Statu
   if (stop_on_failure.load(std::memory_order_relaxed)) context_->stop(status);
 }
 
-void Stream::running(bool begins) { ledger().running(device().host_number(), begins); }
+void Stream::running(bool begins) { ledger().running(host_number_, begins); }
 
 StreamPool& stream_pool() {
   static auto* pool = new StreamPool;

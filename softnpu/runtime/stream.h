@@ -78,6 +78,7 @@ class Stream : public Slot, private TaskQueue::Observer {
   void running(bool begins) override;
 
   Context* context_ = nullptr;
+  int host_number_ = 0;  // of its device; the last task may outlive the context
   uint32_t priority_ = 0;
   std::unique_ptr<EngineQueue> engine_queue_;
   std::atomic<aclError> abort_reason_{ACL_SUCCESS};
