@@ -123,8 +123,15 @@ void copy_between_devices(const at::Tensor& dst, const at::Tensor& src) {
   if (!landing.is_same(dst)) call::aclnnInplaceCopy(dst, landing);
 }
 
+// Another accelerator's memory is out of reach of the NPU.
+void copy_through_host(const at::Tensor& dst, const at::Tensor& src) {
+  const at::Tensor staged = src.cpu();
+  dst.copy_(staged);
+}
+
 void copy_values(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
-  if (!is_npu(dst)) return copy_to_host(dst, src, non_blocking);
+  if (!is_npu(dst)) return dst.is_cpu() ? copy_to_host(dst, src, non_blocking) : copy_through_host(dst, src);
+  if (C10_UNLIKELY(!is_npu(src) && !src.is_cpu())) return copy_through_host(dst, src);
   if (!is_npu(src)) return copy_from_host(dst, src, non_blocking);
   if (dst.device() == src.device()) return copy_on_device(dst, src);
   copy_between_devices(dst, src);
