@@ -8,13 +8,9 @@
 #include <ATen/ops/mvlgamma_native.h>
 #include <ATen/ops/pow.h>
 #include <torch/library.h>
-#include <torch/version.h>
 
 #include "aten/device_scope.h"
 #include "plugin/calls.h"
-
-// Before 2.13 ATen has no place for a kernel of one's own.
-#define TORCH_NPU_HAS_LDEXP (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13)
 
 namespace torch_npu {
 namespace {
@@ -24,14 +20,12 @@ void frexp(at::TensorIteratorBase& operands) {
   call::aclnnSoftFrexp(operands.tensor(2), operands.tensor(0), operands.tensor(1));
 }
 
-#if TORCH_NPU_HAS_LDEXP
 // The power of two may be too large or too small for the type of the result, which is not.
 void ldexp(at::TensorIteratorBase& operands) {
   const at::Tensor& self = operands.tensor(1);
   const at::ScalarType wide = at::toOpMathType(self.scalar_type());
   operands.tensor(0).copy_(self.to(wide) * at::pow(2., operands.tensor(2).to(wide)));
 }
-#endif
 
 }  // namespace
 
@@ -45,8 +39,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 namespace at::native {
 
 REGISTER_PRIVATEUSE1_DISPATCH(frexp_stub, &torch_npu::frexp)
-#if TORCH_NPU_HAS_LDEXP
 REGISTER_PRIVATEUSE1_DISPATCH(ldexp_stub, &torch_npu::ldexp)
-#endif
 
 }  // namespace at::native
