@@ -203,3 +203,8 @@ def test_half_precision_uniform_has_the_resolution_of_its_dtype():
     draw = torch.empty(10_000, dtype=torch.float16, device="npu").uniform_(-100, 100)
     assert draw.unique().numel() > 4000
     assert draw.min() >= -100 and draw.max() < 100
+
+
+def test_a_state_that_is_no_tensor_is_named():
+    with pytest.raises(TypeError, match=r"new_state must be a tensor, .* but got int"):
+        torch.npu.set_rng_state(3)

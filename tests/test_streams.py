@@ -25,6 +25,13 @@ def test_the_default_stream_is_current_until_another_is_chosen():
     torch.npu.set_stream(torch.npu.default_stream())
 
 
+@pytest.mark.parametrize("what", ["x", 3, torch.device("cpu")])
+def test_what_is_no_stream_is_named(what):
+    for call in (torch.npu.Event().record, torch.npu.Event().wait, torch.npu.ExternalEvent().record):
+        with pytest.raises(TypeError, match=r"stream must be a torch\.npu\.Stream or None"):
+            call(what)
+
+
 def test_a_stream_is_a_torch_stream():
     stream = torch.npu.Stream(priority=-1)
     assert isinstance(stream, torch.Stream)

@@ -6,6 +6,8 @@ Importing it uses no device. The first call that needs one initialises it (`_laz
 
 import importlib
 
+from torch import OutOfMemoryError
+
 from . import _data_parallel, _exit, _utils, amp, debug, memory, npu_config, random, streams, utils  # noqa: F401
 from ._lazy import _is_in_bad_fork, _lazy_call, _lazy_init, init, is_initialized  # noqa: F401
 from ._recovery import restart_device, stop_device
@@ -166,6 +168,7 @@ __all__ = [
     "ExternalStream",
     "MemPool",
     "NPUPluggableAllocator",
+    "OutOfMemoryError",
     "Stream",
     "StreamContext",
     "SyncLaunchStream",

@@ -96,6 +96,8 @@ def reset_accumulated_memory_stats(device=None):
 
 def set_per_process_memory_fraction(fraction, device=None):
     """The share of the device's memory, from 0 to 1, beyond which an allocation of this process fails as out of memory."""
+    if not isinstance(fraction, int | float):
+        raise TypeError(f"fraction must be a number from 0 to 1, but got {fraction!r}")
     _lazy_init()
     _C._npu_set_memory_fraction(fraction, _get_device_index(device, optional=True))
 

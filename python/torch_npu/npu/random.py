@@ -25,6 +25,8 @@ def get_rng_state_all():
 
 
 def set_rng_state(new_state, device="npu"):
+    if not isinstance(new_state, torch.Tensor):
+        raise TypeError(f"new_state must be a tensor, as get_rng_state() gives it, but got {type(new_state).__name__}")
     state = new_state.clone(memory_format=torch.contiguous_format)
     _lazy_call(lambda: _generator(device).set_state(state))
 

@@ -125,7 +125,7 @@ class Event(torch.Event):
 
     def record(self, stream=None):
         """Puts the event behind the work of the stream, the current one if none is given."""
-        stream = current_stream() if stream is None else stream
+        stream = _given(stream)
         if self._shared is not None:
             self._shared.record(*_identity(stream))
             return
@@ -135,7 +135,7 @@ class Event(torch.Event):
 
     def wait(self, stream=None):
         """Later work of the stream, the current one if none is given, starts after the event."""
-        stream = current_stream() if stream is None else stream
+        stream = _given(stream)
         if self._shared is not None:
             self._shared.block(*_identity(stream))
             return
@@ -186,14 +186,14 @@ class ExternalEvent:
         self._event = _C._NPUOwnEvent(True, -1)
 
     def record(self, stream=None):
-        self._event.record(*_identity(current_stream() if stream is None else stream))
+        self._event.record(*_identity(_given(stream)))
 
     def wait(self, stream=None):
-        self._event.block(*_identity(current_stream() if stream is None else stream))
+        self._event.block(*_identity(_given(stream)))
 
     def reset(self, stream=None):
         """The event is as if never recorded. Streams that wait for it already go on waiting."""
-        self._event.reset(*_identity(current_stream() if stream is None else stream))
+        self._event.reset(*_identity(_given(stream)))
 
     @property
     def npu_event(self):
@@ -256,6 +256,15 @@ def default_stream(device=None):
 def get_stream_from_external(data_ptr, device=None):
     """ExternalStream under the name of torch.cuda."""
     return ExternalStream(data_ptr, device)
+
+
+def _given(stream):
+    """The stream, or the current one if none is given."""
+    if stream is None:
+        return current_stream()
+    if not isinstance(stream, torch.Stream):
+        raise TypeError(f"stream must be a torch.npu.Stream or None for the current one, but got {stream!r}")
+    return stream
 
 
 def _identity(stream):
