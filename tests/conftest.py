@@ -2,6 +2,7 @@
 
 import gc
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -88,3 +89,39 @@ def empty_device():
     gc.collect()
     torch.npu.synchronize()
     torch.npu.empty_cache()
+
+
+@pytest.fixture(scope="session")
+def _children():
+    server = subprocess.Popen(
+        [sys.executable, ROOT / "tests" / "children.py"],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield server
+    server.communicate()
+
+
+@pytest.fixture
+def child(_children, tmp_path_factory):
+    """As `python`, in a process that is born with torch imported: for programs that say nothing about how Python starts."""
+
+    def run(program, *arguments, **environment):
+        folder = tmp_path_factory.mktemp("child")
+        stdout, stderr = folder / "stdout", folder / "stderr"
+        stdout.touch(), stderr.touch()
+        request = {
+            "program": textwrap.dedent(program),
+            "arguments": [str(argument) for argument in arguments],
+            "environment": {**os.environ, **environment},
+            "folder": tempfile.gettempdir(),
+            "stdout": str(stdout),
+            "stderr": str(stderr),
+        }
+        print(json.dumps(request), file=_children.stdin, flush=True)
+        status = int(_children.stdout.readline())
+        return subprocess.CompletedProcess(request["program"], status, stdout.read_text(), stderr.read_text())
+
+    return run

@@ -1,5 +1,7 @@
 """torch_npu.jit: passes over TorchScript."""
 
+import io
+
 import pytest
 import torch
 import torch_npu
@@ -13,6 +15,29 @@ def test_gelu_becomes_fast_gelu(run):
     run(traced)
     assert "npu::fast_gelu" in str(traced.graph) and "aten::gelu" not in str(traced.graph)
     torch.testing.assert_close(traced(x), x * torch.sigmoid(1.702 * x), rtol=1e-4, atol=1e-5)
+
+
+def test_what_has_run_already_changes_when_it_is_loaded_again():
+    x = torch.linspace(-3, 3, 20, device="npu")
+    traced = torch.jit.trace(torch.nn.GELU(), x)
+    torch_npu.jit.optimize(traced)
+    torch.testing.assert_close(traced(x), torch.nn.functional.gelu(x))
+    file = io.BytesIO()
+    torch.jit.save(traced, file)
+    file.seek(0)
+    torch.testing.assert_close(torch.jit.load(file)(x), x * torch.sigmoid(1.702 * x), rtol=1e-4, atol=1e-5)
+
+
+def test_the_operator_is_there_when_nobody_asked_for_it_before(child):
+    done = child(
+        """
+        import torch, torch_npu
+        scripted = torch.jit.script(torch.nn.GELU())
+        torch_npu.jit.optimize(scripted)
+        print(scripted(torch.zeros(2, device="npu")))
+        """
+    )
+    assert done.stdout == "tensor([0., 0.], device='npu:0')\n", done.stderr
 
 
 def test_another_gelu_is_left_alone():

@@ -1,4 +1,8 @@
-"""Passes over TorchScript for NPUs: `optimize(torch.jit.trace(model.npu(), x))`."""
+"""Passes over TorchScript for NPUs.
+
+traced = torch.jit.trace(model.npu(), x, check_trace=False)
+torch_npu.jit.optimize(traced)            # before its first run
+"""
 
 from .register_fusion_pattern import optimize
 
