@@ -212,8 +212,8 @@ def test_what_is_wrong_is_named(text):
     assert reserved_by(3) == 20, "part of it took effect"
 
 
-def test_what_is_not_built_says_so_once(python):
-    done = python(
+def test_what_is_not_built_says_so_once(child):
+    done = child(
         """
         import torch
         for _ in range(2):
@@ -237,19 +237,19 @@ except ValueError as error:
 """
 
 
-def test_the_environment_is_read(python):
-    assert python(PROGRAM, PYTORCH_NPU_ALLOC_CONF="segment_size_mb:48, multi_stream_lazy_reclaim:True").stdout == "48\n"
-    done = python(PROGRAM, PYTORCH_ALLOC_CONF="nothing:9", PYTORCH_NO_NPU_MEMORY_CACHING="1")
+def test_the_environment_is_read(child):
+    assert child(PROGRAM, PYTORCH_NPU_ALLOC_CONF="segment_size_mb:48, multi_stream_lazy_reclaim:True").stdout == "48\n"
+    done = child(PROGRAM, PYTORCH_ALLOC_CONF="nothing:9", PYTORCH_NO_NPU_MEMORY_CACHING="1")
     assert done.stdout.startswith("ValueError PYTORCH_ALLOC_CONF has the unknown key 'nothing'"), done.stderr
-    done = python(PROGRAM, PYTORCH_NPU_ALLOC_CONF="segment_size_mb:9")
+    done = child(PROGRAM, PYTORCH_NPU_ALLOC_CONF="segment_size_mb:9")
     assert done.stdout.startswith("ValueError PYTORCH_NPU_ALLOC_CONF: segment_size_mb is '9', but must be"), done.stderr
 
 
-def test_the_environment_has_one_such_variable(python):
-    done = python(PROGRAM, PYTORCH_NPU_ALLOC_CONF="max_split_size_mb:64", PYTORCH_ALLOC_CONF="max_split_size_mb:64")
+def test_the_environment_has_one_such_variable(child):
+    done = child(PROGRAM, PYTORCH_NPU_ALLOC_CONF="max_split_size_mb:64", PYTORCH_ALLOC_CONF="max_split_size_mb:64")
     assert done.stdout.startswith("ValueError both PYTORCH_NPU_ALLOC_CONF and PYTORCH_ALLOC_CONF are set"), done.stderr
 
 
-def test_import_reads_no_settings(python):
-    done = python("import torch, torch_npu; print(torch.npu.is_initialized())", PYTORCH_NPU_ALLOC_CONF="nothing:9")
+def test_import_reads_no_settings(child):
+    done = child("import torch, torch_npu; print(torch.npu.is_initialized())", PYTORCH_NPU_ALLOC_CONF="nothing:9")
     assert done.stdout == "False\n", done.stderr

@@ -70,10 +70,10 @@ def test_autocast_is_switched_by_hand():
         torch.npu.set_autocast_dtype(before)
 
 
-def test_a_chip_without_bfloat16_says_so(python):
+def test_a_chip_without_bfloat16_says_so(child):
     program = "import torch; print(torch.npu.is_bf16_supported(), torch.bfloat16 in torch.npu.get_amp_supported_dtype())"
-    assert python(program).stdout == "True True\n"
-    assert python(program, SOFTNPU_SOC_NAME="Ascend910A").stdout == "False False\n"
+    assert child(program).stdout == "True True\n"
+    assert child(program, SOFTNPU_SOC_NAME="Ascend910A").stdout == "False False\n"
 
 
 def test_custom_functions_see_the_dtype_they_ask_for():
@@ -213,8 +213,8 @@ def test_an_overflow_is_found():
         check([1.0])
 
 
-def test_a_chip_without_infinity_is_asked_for_its_flag(python):
-    done = python(
+def test_a_chip_without_infinity_is_asked_for_its_flag(child):
+    done = child(
         """
         import torch
         print(torch.npu.utils.is_support_inf_nan(), torch.npu.get_npu_overflow_flag())
@@ -233,8 +233,8 @@ def test_a_chip_without_infinity_is_asked_for_its_flag(python):
     assert done.stdout == "False False\nFalse\n[0.5, 0.5]\n", done.stderr
 
 
-def test_without_a_device_the_scaler_warns_and_does_nothing(python):
-    done = python(
+def test_without_a_device_the_scaler_warns_and_does_nothing(child):
+    done = child(
         """
         import torch
         scaler = torch.npu.amp.GradScaler()

@@ -27,8 +27,8 @@ def test_diffusers_by_the_distribution():
     assert importlib.metadata.version("torch_npu") == torch_npu.__version__
 
 
-def test_timm_and_open_clip_without_an_import(python):
-    done = python("import torch\nprint(torch.npu.is_available())")
+def test_timm_and_open_clip_without_an_import(child):
+    done = child("import torch\nprint(torch.npu.is_available())")
     assert done.stdout == "True\n", done.stderr
 
 
@@ -62,8 +62,8 @@ def test_torchtune_unsloth_and_verl_by_an_import_that_may_fail():
     assert torch_npu.npu.is_available() and not hasattr(torch.nested.nested_tensor, "__wrapped__")
 
 
-def test_ray_isolates_by_visible_devices(python):
-    done = python("import torch\nprint(torch.npu.device_count())", ASCEND_RT_VISIBLE_DEVICES="0,3")
+def test_ray_isolates_by_visible_devices(child):
+    done = child("import torch\nprint(torch.npu.device_count())", ASCEND_RT_VISIBLE_DEVICES="0,3")
     assert done.stdout == "2\n", done.stderr
 
 
@@ -75,8 +75,8 @@ def test_trl_counts_who_uses_a_storage():
 
 
 @pytest.mark.parametrize("devices", ["", "-1"])
-def test_a_machine_without_a_device_is_told_by_is_available(python, devices):
-    done = python(
+def test_a_machine_without_a_device_is_told_by_is_available(child, devices):
+    done = child(
         """
         import torch, torch_npu
         print(torch.npu.is_available(), torch.npu.device_count())

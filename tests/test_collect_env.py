@@ -58,8 +58,8 @@ def test_it_can_be_run_and_starts_no_device(python):
     assert done.stdout.endswith("False\n")
 
 
-def test_a_missing_library_is_part_of_the_report(python, tmp_path):
-    done = python(
+def test_a_missing_library_is_part_of_the_report(child, tmp_path):
+    done = child(
         "from torch_npu.utils import collect_env; print(collect_env.get_cann_version())", TORCH_NPU_LIBRARY_PATH=str(tmp_path)
     )
     assert done.stdout.startswith("Could not collect: torch_npu found no device library"), done.stderr

@@ -115,8 +115,8 @@ def test_a_pool_is_used_on_the_device_that_is_named():
 
 
 @cached
-def test_a_pool_runs_out_like_the_device(python, tmp_path):
-    done = python(
+def test_a_pool_runs_out_like_the_device(child, tmp_path):
+    done = child(
         """
         import torch
         pool = torch.npu.MemPool()
@@ -197,8 +197,8 @@ def library(tmp_path_factory):
 
 
 @pytest.fixture
-def run(python, library):
-    return lambda program: python(PRELUDE + program, library)
+def run(child, library):
+    return lambda program: child(PRELUDE + program, library)
 
 
 def test_an_allocator_of_the_user_takes_over(run):

@@ -224,7 +224,7 @@ def test_the_viewer_of_torch_reads_it(tmp_path):
     assert "<script" in out.read_text()
 
 
-def test_running_out_writes_a_snapshot_when_asked(python, tmp_path):
+def test_running_out_writes_a_snapshot_when_asked(child, tmp_path):
     program = """
         import os, torch
         x = torch.empty(1000, device="npu")
@@ -234,14 +234,14 @@ def test_running_out_writes_a_snapshot_when_asked(python, tmp_path):
         except torch.OutOfMemoryError:
             print(os.getpid())
         """
-    done = python(program, OOM_SNAPSHOT_ENABLE="1", OOM_SNAPSHOT_PATH=str(tmp_path))
+    done = child(program, OOM_SNAPSHOT_ENABLE="1", OOM_SNAPSHOT_PATH=str(tmp_path))
     (file,) = tmp_path.iterdir()
     assert file.name.startswith(f"oom_snapshot_{done.stdout.strip()}_"), done.stderr
     with file.open("rb") as stream:
         snapshot = pickle.load(stream)
     assert actions(snapshot["device_traces"][0]) == ["segment_alloc", "alloc", "oom", "snapshot"]
     assert snapshot["segments"][0]["requested_size"] == 4000
-    done = python(program, OOM_SNAPSHOT_ENABLE="2", OOM_SNAPSHOT_PATH=str(tmp_path / "nowhere"))
+    done = child(program, OOM_SNAPSHOT_ENABLE="2", OOM_SNAPSHOT_PATH=str(tmp_path / "nowhere"))
     assert done.stdout.strip().isdigit()
     assert "could not be written" in done.stderr
 

@@ -209,8 +209,8 @@ def test_limits_are_checked():
         torch.npu.get_device_limit(99)
 
 
-def test_the_limits_of_a_device_are_set_once(python):
-    done = python(
+def test_the_limits_of_a_device_are_set_once(child):
+    done = child(
         """
         import torch
         try:
