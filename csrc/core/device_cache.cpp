@@ -70,6 +70,16 @@ class FirstFailure {
   std::exception_ptr failure_;
 };
 
+// Waits for a stream. One that its owner has destroyed has no work left.
+void finish(const NPUStream& stream) {
+  {
+    const BoundDevice bound(stream.device_index());
+    aclrtStreamStatus status{};
+    if (ACL_FN(aclrtStreamQuery)(stream.stream(), &status) == ACL_ERROR_RT_INVALID_HANDLE) return;
+  }
+  stream.synchronize();
+}
+
 }  // namespace
 
 size_t DeviceCache::block_size(size_t bytes) const {
@@ -527,7 +537,7 @@ void DeviceCache::release_segments(HeldLock& lock, const std::vector<Block*>& se
   lock.unlock();
   for (const Block* block : segments) {
     const auto [entry, is_new] = is_done.try_emplace(block->cache, false);
-    if (is_new) entry->second = failure.attempt([&] { block->cache->stream.synchronize(); });
+    if (is_new) entry->second = failure.attempt([&] { finish(block->cache->stream); });
     if (entry->second) failure.attempt([&] { free_at_source(*block); });
   }
   lock.lock();
