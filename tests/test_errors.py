@@ -135,6 +135,45 @@ def test_wrong_arguments_are_refused_by_the_call(wrong, message):
         wrong(torch.ones(2, 3, device="npu"))
 
 
+def recorded_on_two_devices():
+    event = torch.npu.Event()
+    event.record()
+    event.record(torch.npu.Stream("npu:1"))
+
+
+def generator():
+    return torch.Generator("npu")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (lambda: torch.npu.current_stream().wait_stream(None), TypeError, "stream must be a torch.npu.Stream, .* but got None"),
+        (lambda: torch.npu.set_stream(3), TypeError, "stream must be a torch.npu.Stream, .* but got 3"),
+        (lambda: torch.npu.stream("npu"), TypeError, "stream must be a torch.npu.Stream, .* but got 'npu'"),
+        (recorded_on_two_devices, RuntimeError, "an event of npu:0 cannot be recorded on a stream of npu:1; an event belongs"),
+        (lambda: torch.npu.MemPool("big"), TypeError, "must be an NPUPluggableAllocator, but got str"),
+        (
+            lambda: torch.npu.set_rng_state(torch.npu.get_rng_state().npu()),
+            TypeError,
+            "but got torch.uint8 on npu:0; .* needs .cpu",
+        ),
+        (lambda: torch.npu.set_rng_state(torch.zeros(16)), TypeError, "uint8 on the CPU, but got torch.float32"),
+        (
+            lambda: torch.rand(2, generator=generator()),
+            RuntimeError,
+            "Expected a 'cpu' device type for generator but found 'npu'",
+        ),
+        (lambda: torch.randperm(2, generator=generator()), RuntimeError, "Expected a 'cpu' device type for generator"),
+        (lambda: torch.ones(2).multinomial(1, generator=generator()), RuntimeError, "Expected a 'cpu' device type for gen"),
+        (lambda: torch.npu.NPUGraph(), NotImplementedError, "^torch_npu.npu.graphs.NPUGraph is not offered"),
+    ],
+)
+def test_wrong_calls_of_torch_npu_say_what_is_needed(wrong, error, message):
+    with pytest.raises(error, match=message):
+        wrong()
+
+
 FAILING = """
 import torch
 table = torch.ones(4, 2, device="npu")

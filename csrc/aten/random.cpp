@@ -21,8 +21,11 @@ struct Philox {
   int64_t offset;
 };
 
-// For one launch: every element may take four numbers.
-Philox draw(const OptionalGenerator& generator) {
+// For one launch on the device of a tensor: every element may take four numbers.
+Philox draw(const OptionalGenerator& generator, const at::Tensor& tensor) {
+  // A generator of npu alone brings a call here, whatever the tensor's device is.
+  TORCH_CHECK(!generator.has_value() || tensor.device().type() == kDeviceType, "Expected a '", tensor.device().type(),
+              "' device type for generator but found '", generator->device().type(), "'");
   auto* source = at::get_generator_or_default<NPUGeneratorImpl>(generator, getDefaultNPUGenerator());
   const auto [seed, offset] = philox(*source, 4);
   return {static_cast<int64_t>(seed), static_cast<int64_t>(offset)};
@@ -56,7 +59,7 @@ void check_deviations(const at::Tensor& std) {
 at::Tensor& uniform_(at::Tensor& self, double from, double to, OptionalGenerator generator) {
   check_uniform(c10::toRealValueType(self.scalar_type()), from, to);
   const DeviceScope scope(self);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnInplaceUniform(self.is_complex() ? at::view_as_real(self) : self, from, to, philox.seed, philox.offset);
   return self;
 }
@@ -65,7 +68,7 @@ at::Tensor& normal_(at::Tensor& self, double mean, double std, OptionalGenerator
   TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
   check_dtype(has_normal(self) || self.is_complex(), "normal_kernel_cpu", self);
   const DeviceScope scope(self);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   if (self.is_complex()) {
     const at::Tensor parts = at::view_as_real(self);
     // The variance of a complex number is shared by its two parts.
@@ -81,7 +84,7 @@ at::Tensor& bernoulli_float(at::Tensor& self, double p, OptionalGenerator genera
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
   check_dtype(!self.is_complex(), "bernoulli_scalar_cpu_", self);
   const DeviceScope scope(self);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnInplaceBernoulli(self, p, philox.seed, philox.offset);
   return self;
 }
@@ -89,7 +92,7 @@ at::Tensor& bernoulli_float(at::Tensor& self, double p, OptionalGenerator genera
 at::Tensor& bernoulli_tensor(at::Tensor& self, const at::Tensor& p, OptionalGenerator generator) {
   check_dtype(p.is_floating_point(), "bernoulli_tensor_cpu_p_", p);
   const DeviceScope scope(self);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnInplaceBernoulliTensor(self, p, philox.seed, philox.offset);
   return self;
 }
@@ -105,7 +108,7 @@ at::Tensor& exponential_(at::Tensor& self, double lambd, OptionalGenerator gener
               "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you ",
               "specified ", self.scalar_type());
   const DeviceScope scope(self);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnSimThreadExponential(self, self.numel(), lambd, philox.seed, philox.offset);
   return self;
 }
@@ -114,7 +117,7 @@ at::Tensor& geometric_(at::Tensor& self, double p, OptionalGenerator generator) 
   TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
   check_dtype(!self.is_complex() && self.scalar_type() != at::kBool, "geometric_cpu", self);
   const DeviceScope scope(self);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnSoftGeometric(self, p, philox.seed, philox.offset);
   return self;
 }
@@ -123,7 +126,7 @@ at::Tensor& log_normal_(at::Tensor& self, double mean, double std, OptionalGener
   TORCH_CHECK(std > 0.0, "log_normal_ expects std > 0.0, but found std=", std);
   check_dtype(self.is_floating_point(), "log_normal_cpu", self);
   const DeviceScope scope(self);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnSoftLogNormal(self, mean, std, philox.seed, philox.offset);
   return self;
 }
@@ -134,7 +137,7 @@ at::Tensor& cauchy_(at::Tensor& self, double median, double sigma, OptionalGener
               "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
               self.dtype());
   const DeviceScope scope(self);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnSoftCauchy(self, median, sigma, philox.seed, philox.offset);
   return self;
 }
@@ -182,7 +185,7 @@ at::Tensor& random_from_to(at::Tensor& self, int64_t from, std::optional<int64_t
   TORCH_CHECK(from < limit, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", limit);
   if (to.has_value()) at::native::templates::check_from_to_in_range(from, limit - 1, self.dtype());
   const DeviceScope scope(self);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnInplaceRandom(self, from, limit, philox.seed, philox.offset);
   return self;
 }
@@ -194,7 +197,7 @@ at::Tensor& random_to(at::Tensor& self, int64_t to, OptionalGenerator generator)
 at::Tensor& random_(at::Tensor& self, OptionalGenerator generator) {
   check_dtype(!self.is_complex(), "random_kernel_cpu", self);
   const DeviceScope scope(self);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnInplaceRandomWithoutFromTo(self, philox.seed, philox.offset);
   return self;
 }
@@ -204,7 +207,7 @@ at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out
   TORCH_CHECK(n <= default_limit(out.scalar_type()), "n is too large for ", out.scalar_type());
   const DeviceScope scope(out);
   out.resize_({n});
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, out);
   call::aclnnRandperm(n, philox.seed, philox.offset, out);
   return out;
 }
@@ -216,7 +219,7 @@ at::Tensor normal_tensor_float(const at::Tensor& mean, double std, OptionalGener
   check_dtype(has_normal(mean), "normal_kernel_cpu", mean);
   const DeviceScope scope(mean);
   auto [out] = allocate(infer::dense_like_self(mean));
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, mean);
   call::aclnnNormalTensorFloat(mean, static_cast<float>(std), philox.seed, philox.offset, out);
   return out;
 }
@@ -226,7 +229,7 @@ at::Tensor normal_float_tensor(double mean, const at::Tensor& std, OptionalGener
   check_dtype(has_normal(std), "normal_kernel_cpu", std);
   const DeviceScope scope(std);
   auto [out] = allocate(infer::dense_like_self(std));
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, std);
   call::aclnnNormalFloatTensor(static_cast<float>(mean), std, philox.seed, philox.offset, out);
   return out;
 }
@@ -236,7 +239,7 @@ at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std, O
   check_dtype(has_normal(mean), "normal_kernel_cpu", mean);
   const DeviceScope scope(mean, std);
   auto [out] = allocate(Outputs<1>{sized(at::infer_size_dimvector(mean.sizes(), std.sizes()), mean.options())});
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, out);
   call::aclnnNormalTensorTensor(mean, std, philox.seed, philox.offset, out);
   return out;
 }
@@ -278,7 +281,7 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t samples, bool replac
   } else {
     out.resize_({self.size(0), samples});
   }
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnMultinomial(self, samples, replacement, philox.seed, philox.offset, out);
   return out;
 }
@@ -292,7 +295,7 @@ at::Tensor multinomial(const at::Tensor& self, int64_t samples, bool replacement
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
   const DeviceScope scope(self);
   auto [out] = allocate(Outputs<1>{like(self)});
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnSoftPoisson(self, philox.seed, philox.offset, out);
   return out;
 }
@@ -300,7 +303,7 @@ at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
 at::Tensor standard_gamma(const at::Tensor& self, OptionalGenerator generator) {
   const DeviceScope scope(self);
   auto [out] = allocate(infer::dense_like_self(self));
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnSoftStandardGamma(self, philox.seed, philox.offset, out);
   return out;
 }
@@ -308,7 +311,7 @@ at::Tensor standard_gamma(const at::Tensor& self, OptionalGenerator generator) {
 at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator) {
   const DeviceScope scope(self);
   auto [out] = allocate(infer::dense_like_self(self));
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnSoftDirichlet(self, philox.seed, philox.offset, out);
   return out;
 }
@@ -322,7 +325,7 @@ at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGen
   const DeviceScope scope(count, prob);
   auto [out] = allocate(infer::dense_like_self(count));
   check_inplace_broadcast(out, prob);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, count);
   call::aclnnSoftBinomial(count, prob, philox.seed, philox.offset, out);
   return out;
 }
@@ -338,7 +341,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   TORCH_CHECK(input.is_floating_point() || input.is_complex(), "result type Float can't be cast to the desired output type ",
               input.scalar_type());
   auto [out, mask] = allocate(Outputs<2>{like(input), like(input, at::kBool)});
-  const Philox philox = draw(std::nullopt);
+  const Philox philox = draw(std::nullopt, input);
   call::aclnnSoftDropout(input, p, philox.seed, philox.offset, out, mask);
   return {std::move(out), std::move(mask)};
 }
@@ -364,7 +367,7 @@ at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, cons
   check_noise(self, noise);
   const DeviceScope scope(self);
   resize_outputs(Outputs<1>{like(self)}, {out});
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnRReluWithNoise(self, noise, lower, upper, training, philox.seed, philox.offset, out);
   return out;
 }
@@ -380,7 +383,7 @@ at::Tensor& rrelu_with_noise_inplace(at::Tensor& self, at::Tensor& noise, const 
                                      bool training, OptionalGenerator generator) {
   check_noise(self, noise);
   const DeviceScope scope(self);
-  const Philox philox = draw(generator);
+  const Philox philox = draw(generator, self);
   call::aclnnInplaceRReluWithNoise(self, noise, lower, upper, training, philox.seed, philox.offset);
   return self;
 }

@@ -56,8 +56,8 @@ void after_fork_in_child() {
 
 void refuse_in_forked_child() {
   TORCH_CHECK(!is_in_bad_fork(),
-              "the NPU cannot be used in a process that was forked from one that used it. To use it with multiprocessing, start "
-              "processes with the 'spawn' method.");
+              "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' start "
+              "method: the process that forked this one had used an NPU, whose memory and threads do not come along.");
 }
 
 bool exists(int64_t index) { return index >= 0 && index < device_count(); }

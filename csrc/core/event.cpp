@@ -54,8 +54,9 @@ void return_event(PooledEvent* event) noexcept {
 }
 
 void record_event(const PooledEvent& event, NPUStream stream) {
-  TORCH_CHECK(event.device == stream.device_index(), "an event of npu:", event.device, " cannot be recorded on a stream of ",
-              stream.device(), "; an event belongs to the device where it was first recorded");
+  TORCH_CHECK(event.device == stream.device_index(), "an event of npu:", static_cast<int>(event.device),
+              " cannot be recorded on a stream of ", stream.device(),
+              "; an event belongs to the device where it was first recorded");
   const BoundDevice bound(stream.device_index());
   ACL_CALL(aclrtRecordEvent, event.handle, stream.stream());
 }

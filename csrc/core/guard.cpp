@@ -66,9 +66,7 @@ void NPUGuardImpl::synchronizeStream(const c10::Stream& stream) const {
   NPUStream(stream).synchronize();
 }
 
-void NPUGuardImpl::record(void** event, const c10::Stream& stream, c10::DeviceIndex device, c10::EventFlag flag) const {
-  TORCH_CHECK(device == -1 || device == stream.device_index(), "an event of npu:", device, " cannot be recorded on a stream of ",
-              stream.device());
+void NPUGuardImpl::record(void** event, const c10::Stream& stream, c10::DeviceIndex /*device*/, c10::EventFlag flag) const {
   if (*event == nullptr) {
     *event = take_event(stream.device_index(), flag == c10::EventFlag::BACKEND_DEFAULT ? Timing::kOn : Timing::kOff);
   }

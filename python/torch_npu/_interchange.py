@@ -41,6 +41,6 @@ _BEFORE_CUDA = 19
 def _explain_cuda(storage, location):
     if location.startswith("cuda") and not torch.cuda.is_available():
         raise RuntimeError(
-            f"the file holds tensors of the device {location}, and there is no CUDA here: "
+            f"Attempting to deserialize object on a CUDA device, {location}, but there is no CUDA here: "
             "write torch.load(..., map_location='npu') to have them on npu, or map_location='cpu'"
         )

@@ -29,7 +29,7 @@ def not_offered(reason):
             elif inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
                 setattr(obj, name, _refusing(method, reason))
         if "__init__" not in vars(obj):
-            obj.__init__ = _refusing(_no_arguments, reason, obj.__qualname__)
+            obj.__init__ = _refusing(_no_arguments, reason, obj)
         return _mark(obj, "not offered", reason)
 
     return mark
@@ -48,11 +48,12 @@ def _mark(obj, state, reason):
     return obj
 
 
-def _refusing(function, reason, name=None):
-    name = name or function.__qualname__.removesuffix(".__init__")
+def _refusing(function, reason, named=None):
+    named = named or function
+    name = f"{named.__module__}.{named.__qualname__.removesuffix('.__init__')}"
 
     @functools.wraps(function)
     def refuse(*_, **__):
-        raise NotImplementedError(f"{function.__module__}.{name} is not offered: {reason}")
+        raise NotImplementedError(f"{name} is not offered: {reason}")
 
     return _mark(refuse, "not offered", reason)

@@ -69,6 +69,8 @@ class MemPool(_C._MemPool):
         _lazy_init()
         if isinstance(allocator, _NPUAllocator):
             allocator = allocator.allocator()
+        if not isinstance(allocator, (_C._npu_NPUAllocator, type(None))):
+            raise TypeError(f"the allocator of a pool must be an NPUPluggableAllocator, but got {type(allocator).__name__}")
         super().__init__(allocator)
         self._allocator = allocator
 

@@ -27,6 +27,11 @@ def get_rng_state_all():
 def set_rng_state(new_state, device="npu"):
     if not isinstance(new_state, torch.Tensor):
         raise TypeError(f"new_state must be a tensor, as get_rng_state() gives it, but got {type(new_state).__name__}")
+    if new_state.dtype != torch.uint8 or new_state.device.type != "cpu":
+        raise TypeError(
+            "RNG state must be a torch.ByteTensor, that is of type uint8 on the CPU, "
+            f"but got {new_state.dtype} on {new_state.device}; what torch.load() put on a device needs .cpu()"
+        )
     state = new_state.clone(memory_format=torch.contiguous_format)
     _lazy_call(lambda: _generator(device).set_state(state))
 

@@ -44,7 +44,7 @@ class Stream(torch.Stream):
 
     def wait_stream(self, stream):
         """Later work of this stream starts after what the other one holds now."""
-        self.wait_event(stream.record_event())
+        self.wait_event(_checked(stream).record_event())
 
     def record_event(self, event=None):
         """Puts the event, or a new one, behind the work of the stream, and returns it."""
@@ -212,7 +212,7 @@ class StreamContext:
     """Context manager: a stream and its device are current within it; None changes nothing."""
 
     def __init__(self, stream_ctx):
-        self.stream = stream_ctx
+        self.stream = None if stream_ctx is None else _checked(stream_ctx)
 
     def __enter__(self):
         if self.stream is None:
@@ -237,7 +237,7 @@ def set_stream(stream):
     """Makes a stream, and its device, current in this thread; None changes nothing."""
     if stream is None:
         return
-    _C._npu_set_device(stream.device_index)
+    _C._npu_set_device(_checked(stream).device_index)
     _C._npu_set_stream(*_identity(stream))
 
 
@@ -260,10 +260,12 @@ def get_stream_from_external(data_ptr, device=None):
 
 def _given(stream):
     """The stream, or the current one if none is given."""
-    if stream is None:
-        return current_stream()
+    return current_stream() if stream is None else _checked(stream)
+
+
+def _checked(stream):
     if not isinstance(stream, torch.Stream):
-        raise TypeError(f"stream must be a torch.npu.Stream or None for the current one, but got {stream!r}")
+        raise TypeError(f"stream must be a torch.npu.Stream, such as torch.npu.current_stream(), but got {stream!r}")
     return stream
 
 
