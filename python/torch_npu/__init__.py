@@ -59,5 +59,9 @@ def __getattr__(name):
     return ops.public(name)
 
 
+def __dir__():
+    return sorted({*globals(), *_ON_DEMAND, *ops.FAMILY_OF})
+
+
 if _C._transfers_to_npu():
     from .contrib import transfer_to_npu  # noqa: F401
