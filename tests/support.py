@@ -1,4 +1,4 @@
-"""Ways to lay a tensor out in memory, comparison of npu with the CPU, and a gate that holds a stream."""
+"""Ways to lay a tensor out in memory, comparison of npu with the CPU, a gate that holds a stream, and marks."""
 
 import ctypes
 import os
@@ -11,6 +11,7 @@ MIB = 1 << 20
 # Checked memory is not cached; see test_memory_check.py.
 CACHED = os.environ.get("SOFTNPU_MEMORY_CHECK", "none") in ("", "none")
 cached = pytest.mark.skipif(not CACHED, reason="SOFTNPU_MEMORY_CHECK is set: memory is not cached")
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 
 # Name -> (shape of the base, what makes the tensor from it). The same is done to a base on either device, so that the strides and
 # the storage offset are the same too. All but three have the shape (3, 4, 5).
@@ -64,6 +65,11 @@ def assert_same(npu, cpu, rtol=1e-4, atol=1e-5, strides=True):
     if strides and cpu.numel() > 0:
         assert npu.stride() == cpu.stride()
     torch.testing.assert_close(npu.detach().cpu(), cpu.detach(), rtol=rtol, atol=atol, equal_nan=True)
+
+
+def needs_torch(major, minor, why):
+    """Mark: skipped with a torch that is older; why says what that one lacks."""
+    return pytest.mark.skipif((major, minor) > TORCH, reason=f"torch before {major}.{minor}: {why}")
 
 
 class Gate:

@@ -13,6 +13,7 @@ import yaml
 
 from tests import api
 from tests.api.docs import document
+from tests.support import TORCH
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -82,7 +83,8 @@ REASONS = yaml.safe_load((api.FOLDER / "cuda.yaml").read_text())
 def test_every_name_of_torch_cuda_is_here_or_refused_for_a_reason():
     parts = {name: set(name.split(".")) for name in lacking()}
     assert {name for name in parts if not parts[name] & REASONS.keys()} == set()
-    assert REASONS.keys() - set().union(*parts.values()) == set()
+    if TORCH >= (2, 13):  # those before have fewer names
+        assert REASONS.keys() - set().union(*parts.values()) == set()
 
 
 def test_a_reason_is_a_sentence():

@@ -151,6 +151,7 @@ def test_a_process_without_the_plugin_reads_it_on_the_cpu(python, tmp_path):
     assert "npu:0" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA to load it")
 @pytest.mark.parametrize("location", ["cuda:0", "cuda:3"])
 def test_a_checkpoint_of_cuda_says_what_to_write(location):
     x = torch.arange(6.0)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
-from support import assert_same
+from support import TORCH, assert_same, needs_torch
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 
@@ -30,10 +30,11 @@ def both(function, *arguments, **keywords):
 A, B = float8(16, 32), float8(24, 32, seed=1).t()
 ONE, TWO = torch.tensor(1.5), torch.tensor(0.25)
 ROWS, COLUMNS = torch.rand(16, 1), torch.rand(1, 24)
+SCALED_ROWS = needs_torch(2, 13, "the CPU scales whole tensors only")
 
 
 @pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float16, torch.float32, E4M3, E5M2, None])
-@pytest.mark.parametrize("scales", [(ONE, TWO), (ROWS, COLUMNS)], ids=["tensor", "rows"])
+@pytest.mark.parametrize("scales", [(ONE, TWO), pytest.param((ROWS, COLUMNS), marks=SCALED_ROWS)], ids=["tensor", "rows"])
 def test_scaled_mm(scales, out_dtype):
     npu, cpu = both(torch._scaled_mm, A, B, *scales, out_dtype=out_dtype)
     assert_same(npu.float(), cpu.float(), rtol=0, atol=0)
@@ -57,6 +58,7 @@ def test_scaled_mm_writes_to_out():
     assert_same(out, torch._scaled_mm(A, B, ONE, TWO, out_dtype=torch.bfloat16))
 
 
+@SCALED_ROWS
 def test_scaled_mm_by_recipe():
     tensorwise, rowwise = F.ScalingType.TensorWise, F.ScalingType.RowWise
     for a, b, recipe in ((ONE, TWO, tensorwise), (ROWS, COLUMNS, rowwise)):
@@ -87,7 +89,7 @@ WRONG = {
 def test_what_the_cpu_refuses_is_refused(what):
     with pytest.raises(Exception) as expected:
         WRONG[what]("cpu")
-    with pytest.raises(type(expected.value)):
+    with pytest.raises(type(expected.value) if TORCH >= (2, 13) else Exception):  # those before check less on the CPU
         WRONG[what]("npu")
 
 

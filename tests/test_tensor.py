@@ -101,7 +101,7 @@ def test_a_packed_sequence_moves():
 
 def test_torch_knows_the_version_of_cann():
     assert torch.version.cann == get_cann_version()
-    assert not hasattr(torch.version, "cann_") and torch.version.cuda is None
+    assert not hasattr(torch.version, "cann_")
 
 
 def test_a_module_moves_and_comes_back():

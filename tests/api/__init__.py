@@ -6,6 +6,7 @@ names of torch.cuda, each of which torch.npu has too or refuses for a reason (cu
 """
 
 import ast
+import enum
 import importlib
 import inspect
 import re
@@ -52,6 +53,8 @@ def signature(obj):
     text = re.sub(r"<(\w+)\.(\w+): \d+>", r"\1.\2", text)
     text = re.sub(r"<[^>]*>", "...", text)
     text = text.replace("start=1, boundary=None)", "start=1)")  # of every Enum, since Python 3.11
+    if isinstance(obj, enum.EnumMeta) and text == "(*values)":  # the same, since Python 3.12
+        text = "(value, names=None, *, module=None, qualname=None, type=None, start=1)"
     return f"({ast.unparse(ast.parse(f'def f{text}: pass').body[0].args)})"
 
 
