@@ -30,6 +30,9 @@ def _register():
     _second_names.register()
     quantized = [torch.quint8, torch.quint4x2, torch.quint2x4, torch.qint32, torch.qint8]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True, unsupported_dtype=quantized)
+    activities = torch._C._profiler.ProfilerActivity
+    if not hasattr(activities, "NPU"):  # torch before 2.13
+        activities.NPU = activities.PrivateUse1
     npu._data_parallel.install()
     _C._storage_Use_Count = torch._C._storage_Use_Count  # trl asks for it here
     reductions._register()

@@ -81,15 +81,8 @@ def _npu_backend(graph, inputs, **options):
     return lookup_backend("aot_eager")(graph, inputs, **options)
 
 
-def _trace_torch_npu():
-    """How calls of torch.npu are traced: as the same calls of torch.accelerator, or as constants."""
-    from torch._dynamo.variables import ctx_manager
-    from torch._dynamo.variables.user_defined import UserDefinedClassVariable
-
-    if not hasattr(ctx_manager, "register_device_context_manager"):
-        return  # torch before 2.13: these calls break the graph
-
-    class NpuDeviceVariable(ctx_manager.GenericDeviceVariable):
+def _device_variable(generic):
+    class NpuDeviceVariable(generic):
         _exchange_fn = NpuInterface.exchange_device
         _maybe_exchange_fn = NpuInterface.maybe_exchange_device
         _get_device_index_fn = staticmethod(npu._utils._get_device_index)
@@ -100,7 +93,16 @@ def _trace_torch_npu():
         def python_type(self):
             return npu.device
 
-    ctx_manager.register_device_context_manager(npu.device, NpuDeviceVariable)
+    return NpuDeviceVariable
+
+
+def _trace_torch_npu():
+    """How calls of torch.npu are traced: as the same calls of torch.accelerator, or as constants."""
+    from torch._dynamo.variables import ctx_manager
+    from torch._dynamo.variables.user_defined import UserDefinedClassVariable
+
+    if hasattr(ctx_manager, "register_device_context_manager"):  # torch before 2.13: a device context breaks the graph
+        ctx_manager.register_device_context_manager(npu.device, _device_variable(ctx_manager.GenericDeviceVariable))
     UserDefinedClassVariable._in_graph_classes().update({npu.Stream, npu.Event})
     torch.compiler.allow_in_graph(npu.stream)
     for name in (
