@@ -64,6 +64,14 @@ def no_fallback(request):
     torch.npu.reset_fallback_stats()
 
 
+@pytest.fixture(autouse=True)
+def flags_may_be_set(monkeypatch):
+    """Programs set flags of cuDNN. Some test imports torch.testing, which forbids that to the whole process."""
+    if "torch" in sys.modules:
+        flags = sys.modules["torch"].backends.flags_frozen.__globals__
+        monkeypatch.setitem(flags, "__allow_nonbracketed_mutation_flag", True)
+
+
 @pytest.fixture(scope="session")
 def python():
     """Runs a program in a process of its own, away from the source tree, and gives the finished process."""

@@ -47,8 +47,6 @@ def assert_close(found, expected, tolerance):
 def result_of(monkeypatch, capfd):
     def run(name):
         monkeypatch.setattr(sys, "argv", [name, "--gpu", "0"])
-        # torch.testing forbids programs to set flags of cuDNN, wherever it was imported.
-        monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)
         torch.compiler.reset()
         runpy.run_path(str(PROGRAMS / f"{name}.py"), run_name="__main__")
         return json.loads(capfd.readouterr().out.splitlines()[-1])
