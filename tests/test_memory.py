@@ -233,6 +233,19 @@ def test_caching_can_be_switched_off():
         torch.npu.memory.caching_allocator_enable("no")
 
 
+@cached
+def test_caching_is_off_within_a_context():
+    reserved = torch.npu.memory_reserved()
+    with torch.npu.caching_allocator_disabled():
+        with torch.npu.caching_allocator_disabled():
+            pass
+        x = torch.full((30 * MIB,), 3, dtype=torch.uint8, device="npu")
+        assert torch.npu.memory_reserved() == reserved
+    y = torch.empty(30 * MIB, dtype=torch.uint8, device="npu")
+    assert torch.npu.memory_reserved() == reserved + 30 * MIB
+    del x, y
+
+
 def test_pinned_memory_is_counted():
     torch.npu.host_empty_cache()
     torch.npu.reset_peak_host_memory_stats()
