@@ -203,9 +203,10 @@ bool has_allocated() {
   return false;
 }
 
-void enable_caching(bool enabled) {
-  is_caching = enabled;
+bool enable_caching(bool enabled) {
+  const bool before = is_caching.exchange(enabled);
   for (std::atomic<DeviceCache*>& cache : open_caches) cache = nullptr;  // found anew
+  return before;
 }
 
 void* raw_allocate(size_t bytes, NPUStream stream) {

@@ -54,7 +54,8 @@ C10_EXPORT double memory_fraction(c10::DeviceIndex device);
 C10_EXPORT void change_allocator_settings(const std::string& text);
 
 // Off: every allocation from now on is one of the device, as in uncached_memory.h; statistics are those of the cache.
-C10_EXPORT void enable_caching(bool enabled);
+// Gives what held before.
+C10_EXPORT bool enable_caching(bool enabled);
 
 // Whether device memory was ever in use.
 bool has_allocated();

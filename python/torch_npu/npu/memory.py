@@ -143,27 +143,21 @@ def caching_allocator_delete(mem_ptr):
     _C._npu_caching_allocator_raw_delete(mem_ptr)
 
 
-_is_caching = True
-
-
 def caching_allocator_enable(value=True):
     """False: every tensor from now on is an allocation of the device, outside of the statistics."""
     if not isinstance(value, bool):
         raise TypeError(f"value must be True or False, but is {value!r}")
-    global _is_caching
     _C._npu_caching_allocator_enable(value)
-    _is_caching = value
 
 
 @contextlib.contextmanager
 def caching_allocator_disabled():
     """Context manager: every tensor that is made within it is an allocation of the device."""
-    before = _is_caching
-    caching_allocator_enable(False)
+    before = _C._npu_caching_allocator_enable(False)
     try:
         yield
     finally:
-        caching_allocator_enable(before)
+        _C._npu_caching_allocator_enable(before)
 
 
 def _set_allocator_settings(env):
