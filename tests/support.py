@@ -11,6 +11,7 @@ MIB = 1 << 20
 # Checked memory is not cached; see test_memory_check.py.
 CACHED = os.environ.get("SOFTNPU_MEMORY_CHECK", "none") in ("", "none")
 cached = pytest.mark.skipif(not CACHED, reason="SOFTNPU_MEMORY_CHECK is set: memory is not cached")
+two_devices = pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two devices")
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 
 # Name -> (shape of the base, what makes the tensor from it). The same is done to a base on either device, so that the strides and

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
+from support import two_devices
 from torch import nn
-
-two_devices = pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two devices")
 
 
 def test_npu_is_the_accelerator():

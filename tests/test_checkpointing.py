@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import on_both
+from support import on_both, two_devices
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
@@ -94,7 +94,7 @@ def test_it_saves_memory():
     assert checkpointed * 2 < plain
 
 
-@pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two devices")
+@two_devices
 def test_each_device_gets_its_state_back():
     def function(x, y):
         return nn.functional.dropout(x) * 2, nn.functional.dropout(y) * 3

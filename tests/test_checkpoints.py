@@ -5,9 +5,8 @@ import zipfile
 
 import pytest
 import torch
+from support import two_devices
 from torch import nn
-
-two_devices = pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two devices")
 
 
 def saved(value, **options):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from support import needs_torch
+from support import needs_torch, two_devices
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export.passes import move_to_device_pass
@@ -201,7 +201,7 @@ def test_a_stream_from_outside_is_used():
     assert torch.compile(function, backend="aot_eager", fullgraph=True)(x).tolist() == [2, 2, 2]
 
 
-@pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two devices")
+@two_devices
 def test_the_current_device_is_guarded():
     function = torch.compile(lambda x: x + torch.npu.current_device(), backend="eager", fullgraph=True)
     x = torch.zeros(1)

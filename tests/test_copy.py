@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import LAYOUTS, WRITABLE, assert_same, pair
+from support import LAYOUTS, WRITABLE, assert_same, pair, two_devices
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8, torch.int32, torch.int64, torch.bool]
 
@@ -100,7 +100,7 @@ def test_unpinned_memory_may_be_reused_at_once():
     assert npu.sum().item() == 1 << 16
 
 
-@pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two devices")
+@two_devices
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_between_devices(layout):
     cpu, npu = pair(layout)

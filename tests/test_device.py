@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from support import two_devices
 from torch_npu.npu import _soc
 
 
@@ -35,10 +36,7 @@ def test_npu_is_a_device_by_name_and_index():
     assert torch.ones(1, device="npu").device == torch.device("npu", torch.npu.current_device())
 
 
-needs_two = pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two devices")
-
-
-@needs_two
+@two_devices
 def test_the_current_device_is_where_tensors_go():
     with torch.npu.device(1):
         assert torch.npu.current_device() == 1
@@ -54,7 +52,7 @@ def test_the_current_device_is_where_tensors_go():
         torch.npu.set_device(0)
 
 
-@needs_two
+@two_devices
 def test_a_device_may_be_set_by_every_spelling():
     try:
         for spelling, index in (("npu:1", 1), ("npu:0", 0), (1, 1), (torch.device("npu:0"), 0), (torch.device("npu", 1), 1)):
@@ -67,7 +65,7 @@ def test_a_device_may_be_set_by_every_spelling():
         torch.npu.set_device(0)
 
 
-@needs_two
+@two_devices
 def test_a_thread_may_begin_with_any_device_and_change_it(python):
     done = python(
         """
@@ -84,7 +82,7 @@ def test_a_thread_may_begin_with_any_device_and_change_it(python):
     assert (done.stdout, done.stderr, done.returncode) == ("0\n[8.0, 8.0] 16.0\n", "", 0)
 
 
-@needs_two
+@two_devices
 def test_backward_on_the_cpu_starts_no_device(python):
     done = python(
         """
@@ -114,7 +112,7 @@ def test_settings_for_cudnn_may_stay():
         cudnn.benchmark, cudnn.deterministic = before
 
 
-@needs_two
+@two_devices
 def test_device_of_follows_a_tensor():
     there = torch.ones(1, device="npu:1")
     with torch.npu.device_of(there):
@@ -123,7 +121,7 @@ def test_device_of_follows_a_tensor():
         assert torch.npu.current_device() == 0
 
 
-@needs_two
+@two_devices
 def test_work_on_another_device_leaves_the_current_one_alone():
     there = torch.arange(6.0, device="npu:1").reshape(2, 3)
     assert (there @ there.T).sum().item() == 83.0
@@ -236,7 +234,7 @@ def test_load_is_told_in_percent():
     assert torch.npu.device_memory_used() >= x.nbytes
 
 
-@needs_two
+@two_devices
 def test_devices_reach_each_other():
     assert torch.npu.can_device_access_peer(0, 1)
     assert torch.npu.can_device_access_peer("npu:1", peer_device_id="npu:0")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.multiprocessing
+from support import two_devices
 from torch.utils.dlpack import DLDeviceType, from_dlpack, to_dlpack
 
 
@@ -22,7 +23,7 @@ def test_dlpack_names_the_device():
     assert torch.ones(2).__dlpack_device__() == torch.ones(2).pin_memory().__dlpack_device__() == (DLDeviceType.kDLCPU, 0)
 
 
-@pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two devices")
+@two_devices
 def test_dlpack_keeps_the_device_that_is_not_current():
     x = torch.arange(3.0, device="npu:1")
     assert torch.from_dlpack(x).device == x.device

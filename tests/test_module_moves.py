@@ -7,10 +7,8 @@ import threading
 import pytest
 import torch
 import torch_npu
-from support import on_both
+from support import on_both, two_devices
 from torch import nn
-
-two_devices = pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two devices")
 
 
 def network():

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 import torch
+from support import two_devices
 
 
 def test_the_default_stream_is_current_until_another_is_chosen():
@@ -137,7 +138,7 @@ def test_pools_have_a_limit_and_streams_come_round():
     assert len({stream.npu_stream for stream in streams}) <= 32
 
 
-@pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two devices")
+@two_devices
 def test_a_stream_of_another_device_brings_its_device():
     there = torch.npu.Stream(device="npu:1")
     assert there.device.index == 1
