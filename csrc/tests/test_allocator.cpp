@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <future>
 #include <list>
@@ -164,11 +165,15 @@ TEST_F(AllocatorTest, WhoFindsMemoryInTheCacheDoesNotWaitForAnothersStream) {
   allocate(kKiB).clear();
   void* const cached = allocate_on(held, kKiB).get();
   Gate gate(held);
-  std::thread emptier([] { getNPUAllocator()->emptyCache(); });  // waits at the gate, with what is cached now in its hands
+  std::atomic<bool> is_over{false};
+  std::thread emptier([&] {  // a turn that finds the memory in the cache waits at the gate with it in its hands
+    while (!is_over) getNPUAllocator()->emptyCache();
+  });
   auto user = std::async(std::launch::async, [&] {
-    while (allocate_on(held, kKiB).get() == cached) std::this_thread::yield();
+    while (!is_over && allocate_on(held, kKiB).get() == cached) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
   const bool is_free = user.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  is_over = true;
   gate.open();
   emptier.join();
   EXPECT_TRUE(is_free) << "an allocation waited for a stream that another thread waits for";
