@@ -3,7 +3,6 @@
 // dropout and matmul.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
@@ -14,19 +13,17 @@
 #include <ATen/ops/var_mean.h>
 #include <torch/library.h>
 
+#include "aten/allocate.h"
+#include "aten/optional_tensor.h"
+
 namespace torch_npu {
 namespace {
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 // The out= form of a function.
 template <auto kFunction, class... Arguments>
 at::Tensor& into(Arguments... arguments, at::Tensor& out) {
   const at::Tensor result = kFunction(arguments...);
-  TORCH_CHECK(out.device() == result.device(), "Expected out tensor to be on ", result.device(), ", but it is on ", out.device());
-  TORCH_CHECK(out.scalar_type() == result.scalar_type(), "Expected out tensor to have dtype ", result.scalar_type(), ", but got ",
-              out.scalar_type(), " instead");
-  at::native::resize_output(out, result.sizes());
+  resize_output(out, result.sizes(), {}, result.options());
   return out.copy_(result);
 }
 

@@ -22,7 +22,7 @@
 
 #include "aten/device_scope.h"
 #include "aten/fast.h"
-#include "aten/infer.h"
+#include "aten/outputs.h"
 #include "aten/structured.h"
 #include "plugin/calls.h"
 
@@ -145,7 +145,7 @@ at::Tensor& nan_to_num_out(const at::Tensor& self, std::optional<double> nan, st
   TORCH_CHECK(self.scalar_type() == out.scalar_type(), "nan_to_num: dtype of out: ", out.scalar_type(),
               " should be same as input: ", self.scalar_type());
   const DeviceScope scope(self);
-  resize_outputs(Outputs<1>{like(self)}, {out});
+  prepare_output(out, like(self));
   if (at::isIntegralType(self.scalar_type(), /*includeBool=*/true)) return out.copy_(self);
   if (self.is_complex()) {
     at::Tensor parts = at::view_as_real(out);
@@ -199,7 +199,7 @@ std::tuple<at::Tensor, at::Tensor> prelu_backward(const at::Tensor& grad, const 
 
 at::Tensor& conj_physical_out(const at::Tensor& self, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == out.scalar_type(), "Found dtype ", out.scalar_type(), " but expected ", self.scalar_type());
-  resize_output(out, self.sizes(), {}, self.options().memory_format({}));
+  prepare_output(out, sized(self.sizes(), self.options()));
   out.copy_(self);
   if (out.is_complex()) at::view_as_real(out).select(-1, 1).neg_();
   return out;
@@ -219,8 +219,7 @@ at::Tensor& complex_out(const at::Tensor& real, const at::Tensor& imag, at::Tens
               " but got scalar type ", imag.scalar_type(), " for second argument");
   TORCH_CHECK(out.scalar_type() == at::toComplexType(real.scalar_type()), "Expected object of scalar type ",
               at::toComplexType(real.scalar_type()), " but got scalar type ", out.scalar_type(), " for argument 'out'");
-  const Output shape = infer::promoted(real, imag)[0];
-  resize_output(out, shape.sizes, shape.strides, shape.options.dtype(out.dtype()));
+  prepare_output(out, broadcast({real, imag}, out.scalar_type()));
   const at::Tensor parts = at::view_as_real(out);
   parts.select(-1, 0).copy_(real);
   parts.select(-1, 1).copy_(imag);

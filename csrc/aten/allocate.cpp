@@ -1,6 +1,7 @@
 #include "aten/allocate.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
 #include <c10/core/TensorImpl.h>
 
@@ -71,6 +72,11 @@ void resize_output(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef
   }
 }
 
+at::Tensor& store(const at::Tensor& result, at::Tensor& out) {
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
+}
+
 void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::TensorOptions& options) {
   TORCH_CHECK(options.dtype() == self.dtype(), "Bad in-place call: input tensor dtype ", self.dtype(),
               " and output tensor dtype ", options.dtype(), " should match");
@@ -78,6 +84,13 @@ void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::Tens
               " and output tensor device ", options.device(), " should match");
   TORCH_CHECK(sizes == self.sizes(), "Bad in-place call: input tensor size ", self.sizes(), " and output tensor size ", sizes,
               " should match");
+}
+
+void check_inplace_broadcast(const at::Tensor& self, const at::Tensor& other) {
+  if (self.sizes() == other.sizes()) return;
+  const auto sizes = at::infer_size_dimvector(self.sizes(), other.sizes());
+  TORCH_CHECK(self.sizes() == at::IntArrayRef(sizes), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
+              at::IntArrayRef(sizes));
 }
 
 }  // namespace torch_npu

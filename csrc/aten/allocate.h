@@ -23,7 +23,12 @@ at::Tensor empty_output(at::IntArrayRef sizes, at::IntArrayRef strides, const at
 // Gives `out` the wanted shape (with PyTorch's warning when it had another one) or says in PyTorch's words why it cannot.
 void resize_output(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options);
 
+// The end of an out= form that has its result already: cast to the dtype of `out`, copied to its device.
+at::Tensor& store(const at::Tensor& result, at::Tensor& out);
+
 // An in-place call cannot change its tensor's dtype, device or sizes.
 void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::TensorOptions& options);
+// Nor can that of an operator that broadcasts make its tensor larger.
+void check_inplace_broadcast(const at::Tensor& self, const at::Tensor& other);
 
 }  // namespace torch_npu

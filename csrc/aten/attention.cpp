@@ -17,12 +17,11 @@
 
 #include "aten/allocate.h"
 #include "aten/device_scope.h"
+#include "aten/optional_tensor.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
 namespace {
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 double scale_of(const at::Tensor& query, std::optional<double> scale) {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(-1))));

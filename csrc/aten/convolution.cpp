@@ -1,19 +1,19 @@
 // Convolutions that are called by the name of one implementation: all are the convolution of the device.
-#include <ATen/native/Resize.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/slow_conv_transpose2d_meta.h>
 #include <torch/library.h>
 
+#include "aten/allocate.h"
 #include "aten/cube_math.h"
 #include "aten/device_scope.h"
+#include "aten/optional_tensor.h"
 #include "aten/structured.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using Sizes = at::IntArrayRef;
 
 constexpr int64_t kOnes[] = {1, 1, 1}, kZeros[] = {0, 0, 0};
@@ -28,11 +28,6 @@ at::Tensor convolve(const at::Tensor& self, const at::Tensor& weight, const Opti
                                          output_padding, /*groups=*/1);
   const at::Tensor ordered = weight.dim() == 5 ? out.contiguous() : out;
   return single ? ordered.squeeze(0) : ordered;
-}
-
-at::Tensor& store(const at::Tensor& result, at::Tensor& out) {
-  at::native::resize_output(out, result.sizes());
-  return out.copy_(result);
 }
 
 template <size_t kRank>
@@ -85,10 +80,6 @@ at::Tensor& slow_conv_transpose3d_out(const at::Tensor& self, const at::Tensor& 
 }
 
 using Transpose2d = at::meta::structured_slow_conv_transpose2d;
-
-at::OptionalTensorRef borrowed(const OptionalTensor& tensor) {
-  return tensor.has_value() && tensor->defined() ? at::OptionalTensorRef(*tensor) : at::OptionalTensorRef();
-}
 
 auto transpose2d(const at::Tensor& self, const at::Tensor& weight, const OptionalTensor& bias, Sizes stride, Sizes padding,
                  Sizes output_padding, Sizes dilation) {

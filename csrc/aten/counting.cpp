@@ -11,13 +11,13 @@
 #include <torch/library.h>
 
 #include "aten/device_scope.h"
-#include "aten/infer.h"
+#include "aten/optional_tensor.h"
+#include "aten/outputs.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using OptionalScalar = std::optional<at::Scalar>;
 using Range = std::optional<at::ArrayRef<double>>;
 

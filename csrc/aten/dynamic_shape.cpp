@@ -9,6 +9,7 @@
 
 #include "aten/allocate.h"
 #include "aten/device_scope.h"
+#include "aten/optional_tensor.h"
 #include "core/stream.h"
 #include "core/sync_debug.h"
 #include "plugin/calls.h"
@@ -45,9 +46,7 @@ at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
               out.scalar_type());
   TORCH_CHECK(self.device() == out.device(), "expected self and out to be on the same device, but got out on ", out.device(),
               " and self on ", self.device());
-  const at::Tensor found = nonzero(self);
-  at::native::resize_output(out, found.sizes());
-  return out.copy_(found);
+  return store(nonzero(self), out);
 }
 
 // Of a size that the caller knows: no wait.
@@ -176,7 +175,7 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   TORCH_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs.");
   TORCH_CHECK_NOT_IMPLEMENTED(at::isIntegralType(self.scalar_type(), false), "\"bincount_cpu\" not implemented for '",
                               self.scalar_type(), "'");
-  const bool weighted = weights.has_value() && weights->defined();
+  const bool weighted = is_given(weights);
   TORCH_CHECK(!weighted || weights->sizes() == self.sizes(), "weights should be 1-d and have the same length as input");
   const DeviceScope scope(self);
   if (self.numel() == 0) return empty({minlength}, at::kLong).zero_();

@@ -10,15 +10,13 @@
 
 #include "aten/allocate.h"
 #include "aten/device_scope.h"
+#include "aten/optional_tensor.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using at::native::EmbeddingBagMode;
-
-bool given(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
 
 void check(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, int64_t mode,
            const OptionalTensor& per_sample_weights, bool include_last_offset) {
@@ -31,7 +29,7 @@ void check(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor
   at::checkScalarTypes(kName, at::TensorArg(weight, "weight", 1), {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble});
   TORCH_CHECK(mode >= 0 && mode <= static_cast<int64_t>(EmbeddingBagMode::MAX), "`mode` must be sum, mean, or max.");
   TORCH_CHECK(!include_last_offset || offsets.size(0) >= 1, "include_last_offset: number of offset should be at least 1");
-  if (!given(per_sample_weights)) return;
+  if (!is_given(per_sample_weights)) return;
   TORCH_CHECK(mode == EmbeddingBagMode::SUM, "embedding_bag: per_sample_weights only supported with mode='sum'");
   at::checkSameType(kName, at::TensorArg(weight, "weight", 1), at::TensorArg(*per_sample_weights, "per_sample_weights", 1));
   TORCH_CHECK(per_sample_weights->dim() == 1 && per_sample_weights->numel() == indices.numel(), "per_sample_weights ",
@@ -66,7 +64,7 @@ at::Tensor dense_backward(const at::Tensor& grad, const at::Tensor& indices, con
   }
   const bool is_mean = mode == EmbeddingBagMode::MEAN;
   at::Tensor rows = (is_mean ? grad.div(bag_size.clamp_min(1).unsqueeze(1)) : grad).index_select(0, offset2bag);
-  if (given(per_sample_weights)) rows = rows.mul(per_sample_weights->unsqueeze(1));
+  if (is_given(per_sample_weights)) rows = rows.mul(per_sample_weights->unsqueeze(1));
   return at::embedding_dense_backward(rows, indices, num_weights, padding_idx, scale_grad_by_freq);
 }
 

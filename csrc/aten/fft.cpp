@@ -1,14 +1,14 @@
 // Fourier transforms. Their results lie in memory as the CPU's library leaves them; what out= gets is a copy.
 #include <ATen/WrapDimUtilsMulti.h>
-#include <ATen/native/Resize.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
+#include "aten/allocate.h"
 #include "aten/device_scope.h"
-#include "aten/infer.h"
+#include "aten/outputs.h"
 #include "aten/one_device.h"
 #include "plugin/calls.h"
 
@@ -59,11 +59,6 @@ Numbers complex_strides(at::IntArrayRef sizes, at::IntArrayRef strides, at::IntA
   Numbers sorted = dims.vec();
   sort_dims(sorted.begin(), sorted.end(), strides);
   return strides_after(strides, sorted, sizes);
-}
-
-at::Tensor& store(const at::Tensor& result, at::Tensor& out) {
-  at::native::resize_output(out, result.sizes());
-  return out.copy_(result);
 }
 
 // ---- the three transforms ----

@@ -2,7 +2,6 @@
 // stubs. Here these stubs are device calls, and operators that are built on them are PyTorch's own functions.
 #include <ATen/native/BatchLinearAlgebra.h>
 #include <ATen/native/LinearAlgebraUtils.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_linalg_eigh_native.h>
 #include <ATen/ops/_linalg_eigvals_native.h>
@@ -21,6 +20,7 @@
 
 #include <limits>
 
+#include "aten/allocate.h"
 #include "aten/device_scope.h"
 #include "aten/one_device.h"
 #include "aten/structured.h"
@@ -116,8 +116,7 @@ void give(at::Tensor& out, const at::Tensor& result) {
     out.set_(result);
     return;
   }
-  at::native::resize_output(out, result.sizes());
-  out.copy_(result);
+  store(result, out);
 }
 
 void check_lstsq(const at::Tensor& input, const at::Tensor& other) {

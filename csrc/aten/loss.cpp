@@ -13,15 +13,10 @@
 namespace torch_npu {
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using Forward = at::meta::structured_nll_loss_forward;
 using Backward = at::meta::structured_nll_loss_backward;
 
 at::Tensor labels_of(const at::Tensor& target) { return target.scalar_type() == at::kInt ? target.to(at::kLong) : target; }
-
-at::OptionalTensorRef borrowed(const OptionalTensor& tensor) {
-  return tensor.has_value() && tensor->defined() ? at::OptionalTensorRef(*tensor) : at::OptionalTensorRef();
-}
 
 template <class Op>
 void forward(Op& op, const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight, int64_t reduction,
@@ -83,8 +78,8 @@ std::tuple<at::Tensor&, at::Tensor&> nll_loss2d_forward_out(const at::Tensor& se
                                                             const OptionalTensor& weight, int64_t reduction, int64_t ignored,
                                                             at::Tensor& output, at::Tensor& total_weight) {
   const DeviceScope scope(self);
-  resize_outputs<2>(infer::nll_loss2d(self, target, weight, reduction, ignored), {output, total_weight});
-  call::aclnnNLLLoss2d(self, labels_of(target), weight, reduction, ignored, output, total_weight);
+  const Results<2> results(infer::nll_loss2d(self, target, weight, reduction, ignored), {output, total_weight});
+  call::aclnnNLLLoss2d(self, labels_of(target), weight, reduction, ignored, results.output(0), results.output(1));
   return {output, total_weight};
 }
 
@@ -92,7 +87,7 @@ at::Tensor& nll_loss2d_backward_out(const at::Tensor& grad, const at::Tensor& se
                                     const OptionalTensor& weight, int64_t reduction, int64_t ignored,
                                     const at::Tensor& total_weight, at::Tensor& grad_input) {
   const DeviceScope scope(self);
-  resize_outputs(infer::dense_like_self(self), {grad_input});
+  prepare_output(grad_input, sized(self.sizes(), self.options()));
   call::aclnnNLLLoss2dBackward(grad, self, labels_of(target), weight, reduction, ignored, total_weight, grad_input);
   return grad_input;
 }

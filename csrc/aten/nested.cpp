@@ -17,11 +17,11 @@
 #include "aten/composed.h"
 #include "aten/device_scope.h"
 #include "aten/fallback.h"
+#include "aten/optional_tensor.h"
 
 namespace torch_npu {
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using Tensors3 = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 bool reads_memory(const c10::OperatorName& name) {

@@ -11,10 +11,7 @@
 namespace torch_npu {
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-
-bool defined(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
 
 ThreeTensors convolution_backward(const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight,
                                   at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
@@ -46,7 +43,7 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
 
 ThreeTensors lstm_cell_backward(const OptionalTensor& grad_hy, const OptionalTensor& grad_cy, const at::Tensor& cx,
                                 const at::Tensor& cy, const at::Tensor& workspace, bool has_bias) {
-  if (!defined(grad_hy) && !defined(grad_cy)) return {};
+  if (!is_given(grad_hy) && !is_given(grad_cy)) return {};
   const DeviceScope scope(cx);
   Output bias = sized({workspace.size(1)}, workspace.options());
   bias.wanted = has_bias;

@@ -6,12 +6,11 @@
 #include <torch/library.h>
 
 #include "aten/device_scope.h"
+#include "aten/optional_tensor.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
 namespace {
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 template <class WithNumber, bool kDecoupled>
 void adam(at::TensorList self, at::TensorList grads, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,

@@ -3,7 +3,7 @@
 #include <torch/library.h>
 
 #include "aten/device_scope.h"
-#include "aten/infer.h"
+#include "aten/outputs.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {

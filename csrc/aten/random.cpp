@@ -245,23 +245,22 @@ at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std, O
 }
 
 // CPU too draws into a tensor of its own dtype, whatever `out` had inside.
-at::Tensor& store(const at::Tensor& drawn, at::Tensor& out) {
+at::Tensor& store_normal(const at::Tensor& drawn, at::Tensor& out) {
   check_dtype(has_normal(out) || out.is_complex(), "normal_kernel_cpu", out);
-  at::native::resize_output(out, drawn.sizes());
-  return out.copy_(drawn);
+  return store(drawn, out);
 }
 
 at::Tensor& normal_tensor_float_out(const at::Tensor& mean, double std, OptionalGenerator generator, at::Tensor& out) {
-  return store(normal_tensor_float(mean, std, std::move(generator)), out);
+  return store_normal(normal_tensor_float(mean, std, std::move(generator)), out);
 }
 
 at::Tensor& normal_float_tensor_out(double mean, const at::Tensor& std, OptionalGenerator generator, at::Tensor& out) {
-  return store(normal_float_tensor(mean, std, std::move(generator)), out);
+  return store_normal(normal_float_tensor(mean, std, std::move(generator)), out);
 }
 
 at::Tensor& normal_tensor_tensor_out(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator,
                                      at::Tensor& out) {
-  return store(normal_tensor_tensor(mean, std, std::move(generator)), out);
+  return store_normal(normal_tensor_tensor(mean, std, std::move(generator)), out);
 }
 
 at::Tensor& multinomial_out(const at::Tensor& self, int64_t samples, bool replacement, OptionalGenerator generator,
@@ -366,7 +365,7 @@ at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, cons
                                  bool training, OptionalGenerator generator, at::Tensor& out) {
   check_noise(self, noise);
   const DeviceScope scope(self);
-  resize_outputs(Outputs<1>{like(self)}, {out});
+  prepare_output(out, like(self));
   const Philox philox = draw(generator, self);
   call::aclnnRReluWithNoise(self, noise, lower, upper, training, philox.seed, philox.offset, out);
   return out;

@@ -7,12 +7,12 @@
 
 #include "aten/allocate.h"
 #include "aten/device_scope.h"
+#include "aten/optional_tensor.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using OptionalDtype = std::optional<at::ScalarType>;
 
 // ---- one product ----

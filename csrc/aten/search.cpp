@@ -1,20 +1,19 @@
 // Places in sorted sequences, and whether a number is among others. A number is compared in the dtype that PyTorch's rules give
 // it beside the sequence.
 #include <ATen/native/BucketizationUtils.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/bucketize.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/library.h>
 
-#include "aten/allocate.h"
 #include "aten/device_scope.h"
+#include "aten/optional_tensor.h"
+#include "aten/outputs.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using Side = std::optional<std::string_view>;
 
 at::Tensor as_tensor(const at::Scalar& number, const at::Tensor& sequence) {
@@ -36,7 +35,7 @@ at::Tensor& searchsorted_out(const at::Tensor& sequence, const at::Tensor& self,
   at::native::searchsorted_pre_check(sequence, self, out, out_int32, right, side, sorter.value_or(at::Tensor()));
   warn_of_copy(sequence);
   warn_of_copy(self);
-  resize_output(out, self.sizes(), {}, sequence.options().dtype(out.dtype()));
+  prepare_output(out, sized(self.sizes(), sequence.options().dtype(out.dtype())));
   const bool from_right = side.has_value() ? *side == "right" : right;
   call::aclnnSearchSorted(sequence, self, out_int32, from_right, sorter, out);
   return out;
@@ -67,9 +66,8 @@ at::Tensor& isin_scalar_out(const at::Scalar& element, const at::Tensor& others,
                             at::Tensor& out) {
   TORCH_CHECK(!others.is_complex() && others.scalar_type() != at::kBool,
               "Unsupported input type encountered for isin(): ", others.scalar_type());
-  TORCH_CHECK(out.scalar_type() == at::kBool, "Expected out tensor to have dtype bool, but got ", out.dtype(), " instead");
   const DeviceScope scope(others);
-  at::native::resize_output(out, {});
+  prepare_output(out, sized({}, others.options().dtype(at::kBool)));
   call::aclnnSoftIsIn(as_tensor(element, others), others, assume_unique, invert, out);
   return out;
 }

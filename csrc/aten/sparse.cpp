@@ -4,7 +4,6 @@
 // (`places`). What is missing here and there is a fallback, counted as every other one.
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/native/DispatchStub.h>
-#include <ATen/native/Resize.h>
 #include <ATen/native/SparseTensorUtils.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
 #include <ATen/ops/_to_sparse_bsc_native.h>
@@ -25,6 +24,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
+#include "aten/allocate.h"
 #include "aten/composed.h"
 #include "aten/device_scope.h"
 
@@ -83,7 +83,7 @@ at::Tensor make(const at::Tensor& like, at::IntArrayRef sizes, const at::Tensor&
 }
 
 // Gives `out`, which may be an operand, the result.
-at::Tensor& store(at::Tensor& out, const at::Tensor& result) {
+at::Tensor& store_sparse(at::Tensor& out, const at::Tensor& result) {
   TORCH_CHECK(out.is_sparse(), "the result is sparse, but out= is ", out.layout());
   TORCH_CHECK(at::canCast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),
               " can't be cast to the desired output type ", out.scalar_type());
@@ -123,9 +123,7 @@ at::Tensor& add_to_dense(const at::Tensor& self, const at::Tensor& other, const 
     const int64_t rows = c10::multiply_integers(sparse_sizes(other));
     sum.view({rows, -1}).index_add_(0, places(other), other._values().to(dtype).reshape({other._nnz(), -1}), alpha);
   }
-  if (sum.is_same(out)) return out;
-  at::native::resize_output(out, sum.sizes());
-  return out.copy_(sum);
+  return sum.is_same(out) ? out : store(sum, out);
 }
 
 at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
@@ -139,14 +137,14 @@ at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::S
               " sparse dimensions while 'other' has ", other.sparse_dim(), " sparse dimensions");
   const at::ScalarType dtype = at::result_type(self, other);
   const at::Tensor scaled = other._values().to(dtype).mul(alpha);
-  if (self._nnz() == 0) return store(out, make(other, other.sizes(), other._indices(), scaled, other.is_coalesced()));
+  if (self._nnz() == 0) return store_sparse(out, make(other, other.sizes(), other._indices(), scaled, other.is_coalesced()));
   if (other._nnz() == 0) {
-    return store(out, make(self, self.sizes(), self._indices().clone(), self._values().to(dtype, false, /*copy=*/true),
-                           self.is_coalesced()));
+    return store_sparse(out, make(self, self.sizes(), self._indices().clone(), self._values().to(dtype, false, /*copy=*/true),
+                                  self.is_coalesced()));
   }
   const at::Tensor both = make(self, self.sizes(), at::cat({self._indices(), other._indices()}, 1),
                                at::cat({self._values().to(dtype), scaled}), /*coalesced=*/false);
-  return store(out, self.is_coalesced() && other.is_coalesced() ? coalesce(both) : both);
+  return store_sparse(out, self.is_coalesced() && other.is_coalesced() ? coalesce(both) : both);
 }
 
 // ---- elementwise products ----
@@ -170,7 +168,8 @@ at::Tensor& mul_out(const at::Tensor& self, const at::Tensor& other, at::Tensor&
   const at::Tensor values = a._values().to(dtype).index_select(0, mine).mul(b._values().to(dtype).index_select(0, theirs));
   at::DimVector sizes(sparse_sizes(self));
   for (const int64_t size : values.sizes().slice(1)) sizes.push_back(size);
-  return store(out, make(self, sizes, a._indices().index_select(1, mine), values, self.is_coalesced() && other.is_coalesced()));
+  return store_sparse(out,
+                      make(self, sizes, a._indices().index_select(1, mine), values, self.is_coalesced() && other.is_coalesced()));
 }
 
 // The elements of `self` at the coordinates of `mask`, zero where it has none.
@@ -227,8 +226,7 @@ at::Tensor& add_product_out(const at::Tensor& self, const at::Tensor& mat1, cons
   const at::Tensor result = add_product(self, mat1, mat2, beta, alpha);
   TORCH_CHECK(result.scalar_type() == out.scalar_type(), "addmm: expected out= of type ", result.scalar_type(), ", got ",
               out.scalar_type());
-  at::native::resize_output(out, result.sizes());
-  return out.copy_(result);
+  return store(result, out);
 }
 
 at::Tensor& add_product_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
@@ -253,9 +251,7 @@ at::Tensor multiply_batches(const at::Tensor& self, const at::Tensor& mat2) {
 }
 
 at::Tensor& multiply_batches_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
-  const at::Tensor result = multiply_batches(self, mat2);
-  at::native::resize_output(out, result.sizes());
-  return out.copy_(result);
+  return store(multiply_batches(self, mat2), out);
 }
 
 // ---- reductions ----

@@ -14,6 +14,7 @@
 #include <ATen/ops/view_native.h>
 #include <torch/library.h>
 
+#include "aten/allocate.h"
 #include "aten/device_scope.h"
 #include "core/allocator.h"
 #include "core/storage.h"
@@ -96,9 +97,7 @@ at::Tensor narrow_copy(const at::Tensor& self, int64_t dim, int64_t start, int64
 }
 
 at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, int64_t length, at::Tensor& out) {
-  const at::Tensor part = narrowed(self, dim, start, length);
-  at::native::resize_output(out, part.sizes());
-  return out.copy_(part);
+  return store(narrowed(self, dim, start, length), out);
 }
 
 }  // namespace

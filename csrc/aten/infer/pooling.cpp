@@ -1,15 +1,26 @@
-// Shapes of pooling and sampling over three dimensions, of sequences and of quantisation.
+// Shapes of pooling, and of its undoing.
 #include <ATen/Context.h>
-#include <ATen/WrapDimUtils.h>
-#include <ATen/native/GridSamplerUtils.h>
 #include <ATen/native/Pool.h>
-#include <ATen/ops/_ctc_loss_native.h>
 
 #include "aten/infer.h"
 
 namespace torch_npu::infer {
 
 namespace {
+
+void check_pooled_gradient(const at::Tensor& grad_output, const at::Tensor& self, int64_t rank) {
+  for (int64_t dim = 1; dim < grad_output.dim(); ++dim) {
+    TORCH_CHECK(grad_output.size(dim) > 0, "adaptive_avg_pool", rank,
+                "d_backward(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output has sizes ",
+                grad_output.sizes(), " with dimension ", dim, " being empty");
+  }
+  TORCH_CHECK(self.dim() == rank + 1 || self.dim() == rank + 2, "adaptive_avg_pool", rank, "d_backward(): Expected ", rank + 1,
+              "D or ", rank + 2, "D tensor, but got ", self.sizes());
+  TORCH_CHECK(self.dim() == grad_output.dim(), "Expected dimensions ", self.dim(), " for `grad_output` but got dimensions ",
+              grad_output.dim());
+  TORCH_CHECK(self.dtype() == grad_output.dtype(), "expected dtype ", self.dtype(), " for `grad_output` but got dtype ",
+              grad_output.dtype());
+}
 
 struct Window {
   std::array<int64_t, 3> kernel, stride, padding, dilation;
@@ -68,6 +79,30 @@ void check_unpool(const at::Tensor& self, const at::Tensor& indices, int64_t ran
 }
 
 }  // namespace
+
+Outputs<1> adaptive_avg_pool(const at::Tensor& self, at::IntArrayRef output_size) {
+  const auto rank = static_cast<int64_t>(output_size.size());
+  TORCH_CHECK(self.dim() == rank + 1 || self.dim() == rank + 2, "adaptive_avg_pool", rank, "d(): Expected ", rank + 1, "D or ",
+              rank + 2, "D tensor, but got ", self.sizes());
+  for (int64_t dim = self.dim() - rank; dim < self.dim(); ++dim) {
+    TORCH_CHECK(self.size(dim) > 0, "adaptive_avg_pool", rank,
+                "d(): Expected input to have non-zero size for non-batch dimensions, ", "but input has sizes ", self.sizes(),
+                " with dimension ", dim, " being empty");
+  }
+  Output output = rank == 2 ? formatted_like(self) : sized(self.sizes(), self.options());
+  std::copy(output_size.begin(), output_size.end(), output.sizes.end() - rank);
+  return {output};
+}
+
+Outputs<1> adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
+  check_pooled_gradient(grad_output, self, 2);
+  return {formatted_like(self)};
+}
+
+Outputs<1> adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
+  check_pooled_gradient(grad_output, self, 3);
+  return {sized(self.sizes(), self.options())};
+}
 
 Outputs<2> max_pool3d(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef stride, at::IntArrayRef padding,
                       at::IntArrayRef dilation, bool ceil_mode) {
@@ -139,89 +174,6 @@ Outputs<1> max_unpool3d(const at::Tensor& self, const at::Tensor& indices, at::I
   Output output = sized(self.sizes(), self.options());
   std::copy(output_size.begin(), output_size.end(), output.sizes.end() - 3);
   return {output};
-}
-
-Outputs<1> grid_sampler(const at::Tensor& input, const at::Tensor& grid, int64_t /*interpolation_mode*/, int64_t /*padding_mode*/,
-                        bool /*align_corners*/) {
-  at::native::check_grid_sampler_common(input, grid);
-  Output output = sized(input.sizes().slice(0, 2), input.options());
-  output.sizes.append(grid.sizes().begin() + 1, grid.sizes().end() - 1);
-  return {output};
-}
-
-Outputs<2> grid_sampler_backward(const at::Tensor& /*grad_output*/, const at::Tensor& input, const at::Tensor& grid,
-                                 int64_t /*interpolation_mode*/, int64_t /*padding_mode*/, bool /*align_corners*/,
-                                 std::array<bool, 2> output_mask) {
-  Outputs<2> outputs{sized(input.sizes(), input.options()), sized(grid.sizes(), grid.options())};
-  outputs[0].wanted = output_mask[0];
-  return outputs;
-}
-
-Outputs<2> ctc_loss(const at::Tensor& log_probs, const at::Tensor& targets, at::IntArrayRef input_lengths,
-                    at::IntArrayRef target_lengths, int64_t blank, bool zero_infinity) {
-  TORCH_CHECK(log_probs.numel() > 0, "log_probs tensor must not be empty");
-  const auto [loss, log_alpha] =
-      at::native::ctc_loss_meta(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
-  return {Output{.made = loss}, Output{.made = log_alpha}};
-}
-
-Outputs<3> transform_bias_rescale_qkv(const at::Tensor& qkv, const at::Tensor& qkv_bias, int64_t num_heads) {
-  TORCH_CHECK(qkv.dim() == 3 && qkv_bias.dim() == 1 && qkv.size(2) == qkv_bias.size(0), "qkv ", qkv.sizes(), " and qkv_bias ",
-              qkv_bias.sizes(), " do not match");
-  TORCH_CHECK(qkv.size(2) % (3 * num_heads) == 0, "qkv ", qkv.sizes(), " cannot be split into three parts of ", num_heads,
-              " heads");
-  const Output part = sized({qkv.size(0), num_heads, qkv.size(1), qkv.size(2) / 3 / num_heads}, qkv.options());
-  return {part, part, part};
-}
-
-Outputs<2> fake_quantize_per_channel(const at::Tensor& self, const at::Tensor& scale, const at::Tensor& zero_point, int64_t axis,
-                                     int64_t quant_min, int64_t quant_max) {
-  TORCH_CHECK(scale.scalar_type() == at::kFloat || scale.scalar_type() == at::kBFloat16,
-              "Scale must be Float or BFloat16, found ", scale.scalar_type());
-  TORCH_CHECK(
-      zero_point.scalar_type() == at::kInt || zero_point.scalar_type() == at::kFloat || zero_point.scalar_type() == at::kHalf,
-      "Zero-point must be Int32, Float or Half, found ", zero_point.scalar_type());
-  TORCH_CHECK(scale.dim() == 1, "scale should be a 1-D tensor");
-  TORCH_CHECK(zero_point.dim() == 1, "zero point should be a 1-D tensor");
-  TORCH_CHECK(scale.numel() == zero_point.numel(), "scale and zero-point need to have the same dimensions");
-  axis = at::maybe_wrap_dim(axis, self.dim());
-  TORCH_CHECK(scale.numel() == self.size(axis), "dimensions of scale and zero-point are not consistent with input tensor");
-  TORCH_CHECK(quant_min <= quant_max, "`quant_min` should be less than or equal to `quant_max`.");
-  return {like(self), like(self, at::kBool)};
-}
-
-Outputs<1> learnable_quantize_per_tensor(const at::Tensor& self, const at::Tensor& scale, const at::Tensor& zero_point,
-                                         int64_t quant_min, int64_t quant_max, double /*grad_factor*/) {
-  TORCH_CHECK(scale.dim() > 0 && zero_point.dim() > 0, "scale and zero_point cannot be 0-dim tensors");
-  TORCH_CHECK(quant_min <= quant_max, "`quant_min` should be less than or equal to `quant_max`.");
-  return {like(self)};
-}
-
-Outputs<3> learnable_quantize_per_tensor_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& scale,
-                                                  const at::Tensor& zero_point, int64_t quant_min, int64_t quant_max,
-                                                  double grad_factor) {
-  learnable_quantize_per_tensor(self, scale, zero_point, quant_min, quant_max, grad_factor);
-  TORCH_CHECK(grad.sizes() == self.sizes(), "`X` and `dY` are not the same size");
-  return {like(self), sized({1}, scale.options()), sized({1}, zero_point.options())};
-}
-
-Outputs<1> learnable_quantize_per_channel(const at::Tensor& self, const at::Tensor& scale, const at::Tensor& zero_point,
-                                          int64_t axis, int64_t quant_min, int64_t quant_max, double /*grad_factor*/) {
-  TORCH_CHECK(scale.dim() == 1, "scale should be a 1-D tensor");
-  TORCH_CHECK(zero_point.dim() == 1, "zero point should be a 1-D tensor");
-  TORCH_CHECK(scale.numel() == zero_point.numel(), "scale and zero-point need to have the same dimensions");
-  TORCH_CHECK(axis >= 0 && axis < self.dim(), "`axis` must be between 0 and number of dimensions of input");
-  TORCH_CHECK(scale.numel() == self.size(axis), "dimensions of scale and zero-point are not consistent with input tensor");
-  TORCH_CHECK(quant_min <= quant_max, "`quant_min` should be less than or equal to `quant_max`.");
-  return {like(self)};
-}
-
-Outputs<3> learnable_quantize_per_channel_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& scale,
-                                                   const at::Tensor& zero_point, int64_t axis, int64_t quant_min,
-                                                   int64_t quant_max, double grad_factor) {
-  learnable_quantize_per_channel(self, scale, zero_point, axis, quant_min, quant_max, grad_factor);
-  TORCH_CHECK(grad.sizes() == self.sizes(), "`X` and `dY` are not the same size");
-  return {like(self), like(scale), like(zero_point)};
 }
 
 }  // namespace torch_npu::infer
