@@ -61,11 +61,7 @@ WarningState& warning_state() {
   return state;
 }
 
-void warn_or_error_on_sync() {
-  const SyncDebugMode mode = warning_state().get_sync_debug_mode();
-  TORCH_CHECK(mode != SyncDebugMode::L_ERROR, "called a synchronizing NPU operation");
-  if (mode == SyncDebugMode::L_WARN) TORCH_WARN("called a synchronizing NPU operation");
-}
+void warn_or_error_on_sync() { torch_npu::report_sync("a function of an extension", "it called a synchronizing NPU operation"); }
 
 const char* c10_npu_get_error_message() {
   const char* message = ACL_FN(aclGetRecentErrMsg)();

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "acl/symbol.h"
+#include "core/own_event.h"
 #include "torch_npu/csrc/core/npu/NPUEvent.h"
 
 namespace c10_npu {
@@ -14,11 +14,8 @@ torch_npu::NPUStream core_stream(const NPUStream& stream) { return torch_npu::NP
 bool is_shared(unsigned int flags) { return (flags & ACL_EVENT_IPC) != 0; }
 
 void release(torch_npu::PooledEvent* event, unsigned int flags) noexcept {
-  if (event == nullptr) return;
-  if (!is_shared(flags)) return torch_npu::return_event(event);
-  const std::unique_ptr<torch_npu::PooledEvent> owner(event);
-  if (torch_npu::is_in_bad_fork()) return;
-  torch_npu::acl::warn_if_failed(ACL_FN(aclrtDestroyEvent)(event->handle), "aclrtDestroyEvent");
+  if (is_shared(flags)) return torch_npu::destroy_event(event);
+  if (event != nullptr) torch_npu::return_event(event);
 }
 
 }  // namespace
@@ -37,11 +34,7 @@ NPUEvent::NPUEvent(unsigned int flags) : flags_(flags) {
 NPUEvent::NPUEvent(c10::DeviceIndex device_index, const aclrtIpcEventHandle* handle)
     : flags_(ACL_EVENT_IPC), was_recorded_(true) {
   TORCH_CHECK(handle != nullptr, "the handle of another process's event is null");
-  const torch_npu::BoundDevice bound(torch_npu::checked_device(device_index));
-  auto event = std::make_unique<torch_npu::PooledEvent>(
-      torch_npu::PooledEvent{nullptr, torch_npu::current_device(), torch_npu::Timing::kOff});
-  ACL_CALL(aclrtIpcOpenEventHandle, *handle, &event->handle);
-  event_ = event.release();
+  event_ = torch_npu::open_event(*handle, device_index);
 }
 
 NPUEvent::NPUEvent(NPUEvent&& other)
@@ -58,15 +51,9 @@ NPUEvent::~NPUEvent() { release(event_, flags_); }
 
 void NPUEvent::make(c10::DeviceIndex device) {
   if (event_ != nullptr) return;
-  if (!is_shared(flags_)) {
-    event_ =
-        torch_npu::take_event(device, (flags_ & ACL_EVENT_TIME_LINE) != 0 ? torch_npu::Timing::kOn : torch_npu::Timing::kOff);
-    return;
-  }
-  const torch_npu::BoundDevice bound(device);
-  auto event = std::make_unique<torch_npu::PooledEvent>(torch_npu::PooledEvent{nullptr, device, torch_npu::Timing::kOff});
-  ACL_CALL(aclrtCreateEventExWithFlag, &event->handle, ACL_EVENT_IPC);
-  event_ = event.release();
+  const auto timing = (flags_ & ACL_EVENT_TIME_LINE) != 0 ? torch_npu::Timing::kOn : torch_npu::Timing::kOff;
+  event_ =
+      is_shared(flags_) ? torch_npu::make_event(torch_npu::EventKind::kShared, device) : torch_npu::take_event(device, timing);
 }
 
 std::optional<at::Device> NPUEvent::device() const {
@@ -109,7 +96,7 @@ void NPUEvent::ipc_handle(aclrtIpcEventHandle* handle) {
   TORCH_CHECK(handle != nullptr, "there is no place for the handle: a null pointer was given");
   TORCH_CHECK(is_shared(flags_), "other processes can open only an event that was made with ACL_EVENT_IPC");
   make(torch_npu::current_device());
-  ACL_CALL(aclrtIpcGetEventHandle, event_->handle, handle);
+  *handle = torch_npu::event_handle(*event_);
 }
 
 }  // namespace c10_npu

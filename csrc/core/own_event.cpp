@@ -1,72 +1,51 @@
 #include "core/own_event.h"
 
-#include <c10/util/Exception.h>
-
-#include <cstring>
+#include <memory>
 
 #include "acl/symbol.h"
-#include "core/uncached_memory.h"
-#include "core/wait.h"
 
 namespace torch_npu {
+namespace {
 
-OwnEvent::OwnEvent(Kind kind, c10::DeviceIndex device) : device_(checked_device(device)) {
-  const BoundDevice bound(device_);
-  if (kind == Kind::kShared) {
-    ACL_CALL(aclrtCreateEventExWithFlag, &event_, ACL_EVENT_IPC);
-  } else {
-    ACL_CALL(aclrtCreateEventWithFlag, &event_, ACL_EVENT_SYNC);
-  }
+template <class Make>
+PooledEvent* made_on(c10::DeviceIndex device, Make make) {
+  auto event = std::make_unique<PooledEvent>(PooledEvent{nullptr, checked_device(device), Timing::kOff});
+  const BoundDevice bound(event->device);
+  make(&event->handle);
+  return event.release();
 }
 
-OwnEvent OwnEvent::open(const std::string& handle, c10::DeviceIndex device) {
-  aclrtIpcEventHandle given{};
-  TORCH_CHECK(handle.size() == sizeof given, "the handle of an event is ", sizeof given, " bytes, but got ", handle.size(),
-              "; give what Event.ipc_handle() returned");
-  std::memcpy(&given, handle.data(), sizeof given);
-  const c10::DeviceIndex index = checked_device(device);
-  const BoundDevice bound(index);
-  aclrtEvent event = nullptr;
-  ACL_CALL(aclrtIpcOpenEventHandle, given, &event);
-  return {index, event};
+}  // namespace
+
+PooledEvent* make_event(EventKind kind, c10::DeviceIndex device) {
+  return made_on(device, [kind](aclrtEvent* event) {
+    if (kind == EventKind::kShared) {
+      ACL_CALL(aclrtCreateEventExWithFlag, event, ACL_EVENT_IPC);
+    } else {
+      ACL_CALL(aclrtCreateEventWithFlag, event, ACL_EVENT_SYNC);
+    }
+  });
 }
 
-OwnEvent::~OwnEvent() {
-  if (event_ != nullptr && !is_in_bad_fork()) ACL_FN(aclrtDestroyEvent)(event_);
+PooledEvent* open_event(const aclrtIpcEventHandle& handle, c10::DeviceIndex device) {
+  return made_on(device, [&handle](aclrtEvent* event) { ACL_CALL(aclrtIpcOpenEventHandle, handle, event); });
 }
 
-void OwnEvent::record(NPUStream stream) const {
-  const BoundDevice bound(stream.device_index());
-  ACL_CALL(aclrtRecordEvent, event_, stream.stream());
+void destroy_event(PooledEvent* event) noexcept {
+  const std::unique_ptr<PooledEvent> owner(event);
+  if (event == nullptr || is_in_bad_fork()) return;
+  acl::warn_if_failed(ACL_FN(aclrtDestroyEvent)(event->handle), "aclrtDestroyEvent");
 }
 
-void OwnEvent::block(NPUStream stream) const {
-  const BoundDevice bound(stream.device_index());
-  ACL_CALL(aclrtStreamWaitEvent, stream.stream(), event_);
-}
-
-void OwnEvent::reset(NPUStream stream) const {
-  const BoundDevice bound(stream.device_index());
-  ACL_CALL(aclrtResetEvent, event_, stream.stream());
-}
-
-bool OwnEvent::query() const {
-  aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
-  ACL_CALL(aclrtQueryEventStatus, event_, &status);
-  return status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
-}
-
-void OwnEvent::synchronize() const {
-  const BoundDevice bound(device_);
-  wait_in_slices("aclrtSynchronizeEventWithTimeout",
-                 [this](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeEventWithTimeout)(event_, milliseconds); });
-  after_synchronize();
-}
-
-std::string OwnEvent::handle() const {
+aclrtIpcEventHandle event_handle(const PooledEvent& event) {
   aclrtIpcEventHandle handle{};
-  ACL_CALL(aclrtIpcGetEventHandle, event_, &handle);
-  return {reinterpret_cast<const char*>(&handle), sizeof handle};
+  ACL_CALL(aclrtIpcGetEventHandle, event.handle, &handle);
+  return handle;
+}
+
+void reset_event(const PooledEvent& event, NPUStream stream) {
+  const BoundDevice bound(stream.device_index());
+  ACL_CALL(aclrtResetEvent, event.handle, stream.stream());
 }
 
 }  // namespace torch_npu
