@@ -66,8 +66,8 @@ def test_a_device_may_be_set_by_every_spelling():
 
 
 @two_devices
-def test_a_thread_may_begin_with_any_device_and_change_it(python):
-    done = python(
+def test_a_thread_may_begin_with_any_device_and_change_it(child):
+    done = child(
         """
         import torch
         weights = [torch.full((2, 2), float(i), device=f"npu:{i}", requires_grad=True) for i in (1, 0)]
@@ -83,8 +83,8 @@ def test_a_thread_may_begin_with_any_device_and_change_it(python):
 
 
 @two_devices
-def test_backward_on_the_cpu_starts_no_device(python):
-    done = python(
+def test_backward_on_the_cpu_starts_no_device(child):
+    done = child(
         """
         import torch
         def run(move):
@@ -141,13 +141,13 @@ def test_something_else_is_refused():
         torch.npu.set_device(None)
 
 
-def test_visible_devices_are_renumbered(python):
-    done = python("import torch; print(torch.npu.device_count())", ASCEND_RT_VISIBLE_DEVICES="0,2")
+def test_visible_devices_are_renumbered(child):
+    done = child("import torch; print(torch.npu.device_count())", ASCEND_RT_VISIBLE_DEVICES="0,2")
     assert done.stdout == "2\n", done.stderr
 
 
-def test_a_process_without_devices_says_so(python):
-    done = python(
+def test_a_process_without_devices_says_so(child):
+    done = child(
         """
         import torch
         print(torch.npu.is_available(), torch.npu.device_count(), torch.accelerator.is_available())
@@ -174,12 +174,12 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
-def test_a_child_forked_before_the_first_use_has_the_device(python):
-    assert python(FORKED.format(before="torch.npu.device_count()")).stdout == "True 2.0\n"
+def test_a_child_forked_before_the_first_use_has_the_device(child):
+    assert child(FORKED.format(before="torch.npu.device_count()")).stdout == "True 2.0\n"
 
 
-def test_a_child_forked_after_the_first_use_is_told_to_spawn(python):
-    assert "'spawn'" in python(FORKED.format(before="torch.ones(1, device='npu')")).stdout
+def test_a_child_forked_after_the_first_use_is_told_to_spawn(child):
+    assert "'spawn'" in child(FORKED.format(before="torch.ones(1, device='npu')")).stdout
 
 
 def test_properties_have_what_programs_for_cuda_read():
@@ -193,26 +193,26 @@ def test_properties_have_what_programs_for_cuda_read():
         assert getattr(properties, name) is None
 
 
-def test_a_device_that_is_not_there_is_refused_with_the_number_that_is(python):
+def test_a_device_that_is_not_there_is_refused_with_the_number_that_is(child):
     count = torch.npu.device_count()
     for call in (torch.npu.get_device_properties, torch.npu.get_device_name, torch.npu.utilization):
         with pytest.raises(ValueError, match=f"no device npu:{count}; this process has {count}.*ASCEND_RT_VISIBLE_DEVICES"):
             call(count)
-    done = python("import torch; torch.npu.set_device(1)", ASCEND_RT_VISIBLE_DEVICES="2")
+    done = child("import torch; torch.npu.set_device(1)", ASCEND_RT_VISIBLE_DEVICES="2")
     assert "this process has 1 NPU, npu:0. ASCEND_RT_VISIBLE_DEVICES" in done.stderr
 
 
-def test_the_capability_is_what_the_environment_says(python):
+def test_the_capability_is_what_the_environment_says(child):
     program = "import torch; print(torch.npu.get_device_capability(), torch.npu.get_device_capability('npu:0'))"
-    assert python(program).stdout == "None None\n"
-    assert python(program, TORCH_NPU_DEVICE_CAPABILITY="9.0").stdout == "(9, 0) (9, 0)\n"
+    assert child(program).stdout == "None None\n"
+    assert child(program, TORCH_NPU_DEVICE_CAPABILITY="9.0").stdout == "(9, 0) (9, 0)\n"
     for wrong in ("9", "9.0x"):
-        done = python(program, TORCH_NPU_DEVICE_CAPABILITY=wrong)
+        done = child(program, TORCH_NPU_DEVICE_CAPABILITY=wrong)
         assert done.stdout == "None None\n"
         assert "TORCH_NPU_DEVICE_CAPABILITY" in done.stderr
 
 
-def test_chips_have_numbers(python):
+def test_chips_have_numbers(child):
     numbers = {
         "Ascend910A": 102,
         "Ascend910B3": 223,
@@ -223,7 +223,7 @@ def test_chips_have_numbers(python):
     }
     assert {name: _soc.number_of(name) for name in numbers} == numbers
     program = "import torch; print(torch.npu.get_soc_version(), torch.npu.get_arch_list())"
-    assert python(program, SOFTNPU_SOC_NAME="Ascend310P3").stdout == "202 ['Ascend310P3']\n"
+    assert child(program, SOFTNPU_SOC_NAME="Ascend310P3").stdout == "202 ['Ascend310P3']\n"
 
 
 def test_load_is_told_in_percent():
@@ -251,8 +251,8 @@ def test_names_that_programs_probe():
     assert torch.npu.library_info()["version"] == torch.npu.aclnn.version()
 
 
-def test_a_call_may_wait_for_the_device(python):
-    done = python(
+def test_a_call_may_wait_for_the_device(child):
+    done = child(
         """
         import torch
         said = []
@@ -276,8 +276,8 @@ def test_what_is_not_offered_says_what_to_do():
             call()
 
 
-def test_a_module_has_two_names_and_is_one(python):
-    done = python(
+def test_a_module_has_two_names_and_is_one(child):
+    done = child(
         """
         import torch.npu.graphs, torch.npu.amp.grad_scaler
         import torch_npu

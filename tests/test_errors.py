@@ -188,8 +188,8 @@ print(table.sum().item())
 """
 
 
-def test_a_failure_on_the_device_is_reported_once_and_the_process_goes_on(python):
-    done = python(FAILING, SOFTNPU_LAUNCH="queue")
+def test_a_failure_on_the_device_is_reported_once_and_the_process_goes_on(child):
+    done = child(FAILING, SOFTNPU_LAUNCH="queue")
     assert done.stdout.endswith("8.0\n"), done.stderr
     assert done.stdout.count("index out of range") + done.stdout.count("out of bounds") >= 1
     assert "task 'aclnn" in done.stdout
@@ -197,8 +197,8 @@ def test_a_failure_on_the_device_is_reported_once_and_the_process_goes_on(python
 
 
 @pytest.mark.parametrize("switch", ["ASCEND_LAUNCH_BLOCKING", "TORCH_NPU_DEBUG"])
-def test_a_switch_gives_the_line_the_shapes_and_the_dtypes(python, switch):
-    done = python(FAILING, SOFTNPU_LAUNCH="queue", **{switch: "1"})
+def test_a_switch_gives_the_line_the_shapes_and_the_dtypes(child, switch):
+    done = child(FAILING, SOFTNPU_LAUNCH="queue", **{switch: "1"})
     assert done.stdout.endswith("8.0\n"), done.stderr
     assert done.stdout.count("index out of range") + done.stdout.count("out of bounds") >= 1
     assert "task 'aclnn" in done.stdout
@@ -207,8 +207,8 @@ def test_a_switch_gives_the_line_the_shapes_and_the_dtypes(python, switch):
 
 
 @pytest.mark.parametrize("name", ["TASK_QUEUE_ENABLE", "ASCEND_LAUNCH_BLOCKING", "TORCH_NPU_DEBUG", "TORCH_NPU_STRICT_FALLBACK"])
-def test_a_wrong_value_in_the_environment_is_named_and_not_used(python, name):
-    done = python("import torch; print(torch.ones(2, device='npu').sum().item())", **{name: "maybe"})
+def test_a_wrong_value_in_the_environment_is_named_and_not_used(child, name):
+    done = child("import torch; print(torch.ones(2, device='npu').sum().item())", **{name: "maybe"})
     assert (done.stdout, done.returncode) == ("2.0\n", 0), done.stderr
     assert f"{name} is 'maybe'" in done.stderr
 
@@ -241,8 +241,8 @@ def test_a_result_may_not_share_memory_where_the_cpu_forbids_it():
     assert torch.pow(2, numbers, out=numbers).tolist() == [1, 2, 4, 8, 16, 32]
 
 
-def test_a_missing_device_library_is_one_error_at_first_use(python, tmp_path):
-    done = python(
+def test_a_missing_device_library_is_one_error_at_first_use(child, tmp_path):
+    done = child(
         """
         import torch
         print(torch.npu.is_available(), torch.ones(2).sum().item(), flush=True)
@@ -260,13 +260,13 @@ def test_a_missing_device_library_is_one_error_at_first_use(python, tmp_path):
     assert all("TORCH_NPU_LIBRARY_PATH" in line and "no libascendcl.so" in line for line in lines[1:])
 
 
-def test_a_broken_device_library_is_named(python, tmp_path):
+def test_a_broken_device_library_is_named(child, tmp_path):
     (tmp_path / "libascendcl.so").write_text("no library")
-    done = python("import torch; torch.ones(2, device='npu')", TORCH_NPU_LIBRARY_PATH=str(tmp_path))
+    done = child("import torch; torch.ones(2, device='npu')", TORCH_NPU_LIBRARY_PATH=str(tmp_path))
     assert f"cannot load the device library {tmp_path}/libascendcl.so" in done.stderr
 
 
-def test_the_library_can_be_chosen(python):
+def test_the_library_can_be_chosen(child):
     path = torch.npu.library_info()["path"]
-    done = python("import torch; print(torch.npu.library_info()['origin'])", TORCH_NPU_LIBRARY_PATH=path)
+    done = child("import torch; print(torch.npu.library_info()['origin'])", TORCH_NPU_LIBRARY_PATH=path)
     assert done.stdout == "env\n", done.stderr
