@@ -1,4 +1,4 @@
-// Bags of embeddings: forward is one device call, backward a gather of the bags' gradients into the rows.
+// Gradients of embeddings, and bags of them: forward is one device call, backward a gather of the bags' gradients into the rows.
 #include <ATen/OpMathType.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/native/EmbeddingBag.h>
@@ -78,9 +78,21 @@ at::Tensor per_sample_weights_backward(const at::Tensor& grad, const at::Tensor&
   return products.sum(1).to(grad.scalar_type()).masked_fill_(indices.eq(padding_idx), 0);
 }
 
+at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Tensor& indices, int64_t num_weights,
+                                    int64_t padding_idx, bool scale_grad_by_freq) {
+  TORCH_CHECK(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt,
+              "indices of an embedding are int64 or int32, ", "but got ", indices.scalar_type());
+  const DeviceScope scope(grad_output);
+  at::Tensor grad_weight = empty({num_weights, grad_output.size(-1)}, grad_output.dtype());
+  call::aclnnEmbeddingDenseBackward(grad_output, indices, static_cast<uint64_t>(num_weights), static_cast<uint64_t>(padding_idx),
+                                    scale_grad_by_freq, grad_weight);
+  return grad_weight;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("embedding_dense_backward", TORCH_FN(embedding_dense_backward));
   m.impl("_embedding_bag", TORCH_FN(embedding_bag));
   m.impl("_embedding_bag_forward_only", TORCH_FN(embedding_bag));
   m.impl("_embedding_bag_backward", TORCH_FN(at::native::_embedding_bag_backward_symint));
