@@ -107,6 +107,7 @@ def test_one_operand_of_a_fitting_dtype_is_enough():
     [
         (lambda x: x.expand(3, 2, 3).abs_(), "more than one element of the written-to tensor"),
         (lambda x: x.expand(3, 2, 3).uniform_(), "more than one element of the written-to tensor"),
+        (lambda x: x.bernoulli_(x.expand(2, 2, 3)), "must be greater or equal to the number of dimensions"),
         (lambda x: x.masked_fill_(x, 1), "only supports boolean masks"),
         (lambda x: x.masked_fill_((x > 0).expand(2, 2, 3), 1), "doesn't match the broadcast shape"),
         (lambda x: x.floor_divide_(x.expand(2, 2, 3)), "doesn't match the broadcast shape"),

@@ -91,6 +91,7 @@ at::Tensor& bernoulli_float(at::Tensor& self, double p, OptionalGenerator genera
 
 at::Tensor& bernoulli_tensor(at::Tensor& self, const at::Tensor& p, OptionalGenerator generator) {
   check_dtype(p.is_floating_point(), "bernoulli_tensor_cpu_p_", p);
+  if (!at::is_expandable_to(p.sizes(), self.sizes())) (void)p.expand(self.sizes());  // which says why not
   const DeviceScope scope(self);
   const Philox philox = draw(generator, self);
   call::aclnnInplaceBernoulliTensor(self, p, philox.seed, philox.offset);
