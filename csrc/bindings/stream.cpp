@@ -28,12 +28,7 @@ NPUStream current_stream(int64_t device) {
   return NPUStream(index, detail::thread_state().current_streams[static_cast<size_t>(index)]);
 }
 
-// torch.Event.elapsed_time refuses subclasses. Events are given by their event_id, 0 while never recorded.
-double event_elapsed_time(uintptr_t start, uintptr_t end) {
-  TORCH_CHECK(start != 0 && end != 0, "both events must be recorded before the time between them can be told");
-  return elapsed_ms(*reinterpret_cast<const PooledEvent*>(start), *reinterpret_cast<const PooledEvent*>(end));
-}
-
+// The event is given by its event_id, 0 while it was never recorded.
 uint64_t recorded_time(uintptr_t event) {
   TORCH_CHECK(event != 0, "the event must be recorded before its time can be told");
   return event_time(*reinterpret_cast<const PooledEvent*>(event));
@@ -90,7 +85,6 @@ void bind_stream(py::module_& module) {
   });
   module.def("_npu_stream_priority",
              [](int64_t id, int64_t device, int64_t type) { return unpack(id, device, type).priority(); });
-  module.def("_npu_event_elapsed_time", event_elapsed_time);
   module.def("_npu_event_recorded_time", recorded_time);
   bind_own_event(module);
   module.def("_npu_stream_core_limit", [](int64_t id, int64_t device, int64_t type, bool vector) {
