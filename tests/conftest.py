@@ -112,7 +112,7 @@ def _children():
     server.communicate()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def child(_children, tmp_path_factory):
     """As `python`, in a process that is born with torch imported: for programs that say nothing about how Python starts."""
 

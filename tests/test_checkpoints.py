@@ -132,7 +132,7 @@ def test_module_objects_are_loaded_where_the_file_is_trusted():
     assert torch.load(saved(net), weights_only=False, map_location="cpu")[0].weight.device.type == "cpu"
 
 
-def test_a_process_without_the_plugin_reads_it_on_the_cpu(python, tmp_path):
+def test_a_process_without_the_plugin_reads_it_on_the_cpu(child, tmp_path):
     net = nn.Linear(3, 2).npu()
     torch.save({"state_dict": net.state_dict(), "acc": torch.tensor(2.0, device="npu")}, tmp_path / "x.pt")
     torch.save(net.state_dict(), tmp_path / "legacy.pt", _use_new_zipfile_serialization=False)
@@ -145,7 +145,7 @@ def test_a_process_without_the_plugin_reads_it_on_the_cpu(python, tmp_path):
         print(state["acc"].item())
         torch.load(sys.argv[1] + "/x.pt")
     """
-    done = python(program, tmp_path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    done = child(program, tmp_path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert done.stdout == "2.0\n", done.stderr
     assert "npu:0" in done.stderr.splitlines()[-1]
 

@@ -53,20 +53,20 @@ print(json.dumps(found))
 PRODUCTS = ("mm", "addmm", "bmm", "linear", "conv")
 
 
-def run(python, value):
-    done = python(PROGRAM, SOFTNPU_CHIP_LIMITS=value)
+def run(child, value):
+    done = child(PROGRAM, SOFTNPU_CHIP_LIMITS=value)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
-def limited(python):
-    return run(python, "1")
+def limited(child):
+    return run(child, "1")
 
 
 @pytest.fixture(scope="module")
-def free(python):
-    return run(python, "0")
+def free(child):
+    return run(child, "0")
 
 
 def test_float64_is_refused_with_the_name_of_the_switch(limited, free):

@@ -231,12 +231,12 @@ def test_inductor_still_gets_the_graphs_of_the_cpu():
     assert refuse_inductor(lambda graph, inputs: "compiled")(graph, [torch.ones(1)]) == "compiled"
 
 
-def test_the_plugin_imports_no_compiler(python):
+def test_the_plugin_imports_no_compiler(child):
     program = """
         import sys, torch, torch_npu
         print([name for name in ("torch._dynamo", "torch._inductor", "torch_npu._dynamo") if name in sys.modules])
     """
-    assert python(program).stdout == "[]\n"
+    assert child(program).stdout == "[]\n"
 
 
 def test_a_function_runs_right_after_an_import(tmp_path, monkeypatch):

@@ -348,7 +348,7 @@ def test_regions():
         module.PSROIPool(3, 3)
 
 
-def test_contrib_is_imported_when_it_is_asked_for(python):
+def test_contrib_is_imported_when_it_is_asked_for(child):
     program = """
         import sys, torch_npu
         print("torch_npu.contrib" in sys.modules)
@@ -356,5 +356,5 @@ def test_contrib_is_imported_when_it_is_asked_for(python):
         print("torch_npu.contrib.module" in sys.modules)
         print(torch_npu.contrib.ChannelShuffle is torch_npu.contrib.module.ChannelShuffle, hasattr(torch_npu.contrib, "nothing"))
         """
-    done = python(program)
+    done = child(program)
     assert done.stdout == "False\nFalse\nTrue False\n", done.stderr

@@ -335,7 +335,7 @@ def test_operators_that_fall_back_are_seen_as_well(x):
 # ---- environment ----
 
 
-def test_the_environment_sets_switches_from_the_start(python, tmp_path):
+def test_the_environment_sets_switches_from_the_start(child, tmp_path):
     Path(tmp_path, "plant.py").write_text(PLANT)
     program = """
         import sys, warnings
@@ -353,13 +353,13 @@ def test_the_environment_sets_switches_from_the_start(python, tmp_path):
         "TORCH_NPU_COMPARE": "mul",
         "TORCH_NPU_COMPARE_DIR": str(tmp_path / "found"),
     }
-    done = python(program, tmp_path, **environment)
+    done = child(program, tmp_path, **environment)
     assert done.stdout == "True {'aten::exp': 1}\n", done.stderr
     assert done.stderr.startswith("aten::neg(self: float32[4]/(1,) npu:0) -> float32[4]/(1,) npu:0  # <string>:")
     assert not Path(tmp_path, "found").exists()
 
 
-def test_the_environment_may_make_the_first_difference_an_error(python, tmp_path):
+def test_the_environment_may_make_the_first_difference_an_error(child, tmp_path):
     program = """
         import torch
         library = torch.library.Library("env_test", "DEF")
@@ -370,16 +370,16 @@ def test_the_environment_may_make_the_first_difference_an_error(python, tmp_path
         torch.ops.env_test.twice(torch.ones(2, device="npu"))
     """
     environment = {"TORCH_NPU_COMPARE": "twice", "TORCH_NPU_COMPARE_RAISE": "1", "TORCH_NPU_COMPARE_DIR": str(tmp_path)}
-    done = python(program, TORCH_DEVICE_BACKEND_AUTOLOAD="0", **environment)
+    done = child(program, TORCH_DEVICE_BACKEND_AUTOLOAD="0", **environment)
     assert "RuntimeError: env_test::twice on npu differs from the CPU" in done.stderr
     assert Path(tmp_path, "env_test.twice.pt").exists()
 
 
-def test_a_bad_expression_in_the_environment_stops_the_import(python):
-    done = python("import torch_npu", TORCH_DEVICE_BACKEND_AUTOLOAD="0", TORCH_NPU_COMPARE="add(")
+def test_a_bad_expression_in_the_environment_stops_the_import(child):
+    done = child("import torch_npu", TORCH_DEVICE_BACKEND_AUTOLOAD="0", TORCH_NPU_COMPARE="add(")
     assert done.returncode == 1
     assert "ValueError: the environment variable TORCH_NPU_COMPARE is 'add(', which is no regular expression" in done.stderr
-    done = python("import torch_npu", TORCH_NPU_PRINT_OPS="no_such_operator")
+    done = child("import torch_npu", TORCH_NPU_PRINT_OPS="no_such_operator")
     assert done.returncode == 0 and "'no_such_operator' matches no operator" in done.stderr
 
 

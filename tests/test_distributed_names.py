@@ -17,11 +17,11 @@ def test_hccl_is_not_there():
     assert not distributed.is_hccl_available()
 
 
-def test_torch_knows_it_by_its_own_module(python):
+def test_torch_knows_it_by_its_own_module(child):
     assert torch.distributed.is_hccl_available is distributed.is_hccl_available
     assert torch.distributed.reinit_process_group is distributed.reinit_process_group
     assert not hasattr(torch.distributed, "absent")
-    done = python(
+    done = child(
         """
         import sys, torch
         print("torch_npu.distributed" in sys.modules)

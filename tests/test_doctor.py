@@ -85,9 +85,11 @@ def test_a_wrong_library_path(doctor, tmp_path):
     assert "SOFTNPU_LAUNCH=sync (not checked: the device library does not work) -> " in about(found, "environment", "note")
 
 
-def test_variables_with_bad_values_and_misspelt_ones(doctor):
+def test_variables_with_bad_values_and_misspelt_ones_and_no_device(doctor):
     environment = {"TASK_QUEUE_ENABLE": "yes", "SOFTNPU_LAUNCH": "later", "SOFTNPU_LUNCH": "sync", "TORCH_NPU_DEBUG": "1"}
-    found = findings(doctor("--json", TORCH_NPU_WARNING_DISABLE="1", **environment), 1)
+    found = findings(doctor("--json", TORCH_NPU_WARNING_DISABLE="1", ASCEND_RT_VISIBLE_DEVICES="", **environment), 1)
+    (text,) = about(found, "devices", "problem")
+    assert "ASCEND_RT_VISIBLE_DEVICES is ''; unset it" in text
     bad = about(found, "environment", "problem")
     assert len(bad) == 2
     assert any("TASK_QUEUE_ENABLE is 'yes', but must be 0, 1 or 2; 1 is used. -> correct or unset" in text for text in bad)
@@ -97,11 +99,6 @@ def test_variables_with_bad_values_and_misspelt_ones(doctor):
         for text in about(found, "environment", "note")
     )
     assert any(text.startswith("TORCH_NPU_DEBUG=1") for text in about(found, "environment", "ok"))
-
-
-def test_no_device(doctor):
-    (text,) = about(findings(doctor("--json", ASCEND_RT_VISIBLE_DEVICES=""), 1), "devices", "problem")
-    assert "ASCEND_RT_VISIBLE_DEVICES is ''; unset it" in text
 
 
 def test_another_torch(doctor, tmp_path):
@@ -129,13 +126,6 @@ def test_a_broken_plugin(doctor, package):
     assert about(found, "import torch", "problem") == []
 
 
-def test_missing_files(doctor, package):
-    (package / "lib" / "libopapi.so").unlink()
-    found = findings(doctor("--json", first=package.parent, TORCH_DEVICE_BACKEND_AUTOLOAD="0"), 1)
-    (text,) = about(found, "files", "problem")
-    assert "lib/libopapi.so missing" in text
-
-
 def test_a_crash_is_told_with_its_place(doctor, package):
     (package / "npu").unlink()
     shutil.copytree(PACKAGE / "npu", package / "npu")
@@ -146,23 +136,20 @@ def test_a_crash_is_told_with_its_place(doctor, package):
     assert "faulthandler" in text
 
 
-def test_a_libstdcxx_that_is_too_old(doctor, package):
-    spoil(package / "lib" / "libopapi.so", b"\0GLIBCXX_3.4.99\0")
-    (text,) = about(
-        findings(doctor("--json", first=package.parent, TORCH_DEVICE_BACKEND_AUTOLOAD="0"), 1), "libstdc++", "problem"
-    )
-    assert "GLIBCXX_3.4.99 is needed" in text
-    assert "LD_LIBRARY_PATH" in text
-
-
-def test_the_vendors_distribution_of_the_same_name(doctor, tmp_path):
-    metadata = tmp_path / "vendor" / "torch_npu-2.13.0.dist-info"
-    metadata.mkdir(parents=True)
+def test_what_is_wrong_before_anything_is_imported_is_told_at_once(doctor, package):
+    metadata = package.parent / "torch_npu-2.13.0.dist-info"
+    metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torch_npu\nVersion: 2.13.0\n")
-    (text,) = about(findings(doctor("--json", first=metadata.parent), 1), "torch_npu", "problem")
-    assert "the distribution torch_npu is 2.13.0, the vendor's" in text
-
-
-def test_no_room_for_the_account(doctor):
-    (text,) = about(findings(doctor("--json", SOFTNPU_LEDGER_DIR="/proc/none"), 1), "shared memory", "problem")
-    assert "SOFTNPU_LEDGER_DIR" in text
+    (package / "lib" / "libascendcl.so").unlink()
+    spoil(package / "lib" / "libopapi.so", b"\0GLIBCXX_3.4.99\0")
+    environment = {"SOFTNPU_LEDGER_DIR": "/proc/none", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    found = findings(doctor("--json", first=package.parent, **environment), 1)
+    for subject, words in (
+        ("torch_npu", ["the distribution torch_npu is 2.13.0, the vendor's"]),
+        ("files", ["lib/libascendcl.so missing"]),
+        ("libstdc++", ["GLIBCXX_3.4.99 is needed", "LD_LIBRARY_PATH"]),
+        ("shared memory", ["SOFTNPU_LEDGER_DIR"]),
+    ):
+        (text,) = about(found, subject, "problem")
+        for word in words:
+            assert word in text

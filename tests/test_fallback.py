@@ -116,8 +116,8 @@ def test_a_number_of_the_cpu_is_read_and_never_written(x):
         ops.double.out(x[0], out=torch.tensor(0.0))
 
 
-def test_each_operator_is_warned_about_once(python):
-    done = python(
+def test_each_operator_is_warned_about_once(child):
+    done = child(
         """
         import torch
         library = torch.library.Library("warn_test", "DEF")
@@ -148,7 +148,7 @@ def test_strict_mode_makes_it_an_error(x):
         assert ops.double(x).tolist() == [0, 2, 4, 6]
 
 
-def test_strict_mode_may_come_from_the_environment(python):
+def test_strict_mode_may_come_from_the_environment(child):
     program = "import torch; print(torch.npu.is_strict_fallback())"
-    assert python(program, TORCH_NPU_STRICT_FALLBACK="1").stdout == "True\n"
-    assert python(program, TORCH_NPU_STRICT_FALLBACK="0").stdout == "False\n"
+    assert child(program, TORCH_NPU_STRICT_FALLBACK="1").stdout == "True\n"
+    assert child(program, TORCH_NPU_STRICT_FALLBACK="0").stdout == "False\n"

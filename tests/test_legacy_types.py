@@ -95,8 +95,8 @@ def test_default_types_are_torchs_own():
         torch.set_default_device(None)
 
 
-def test_types_cost_nothing_until_they_are_asked_for(python):
-    done = python(
+def test_types_cost_nothing_until_they_are_asked_for(child):
+    done = child(
         """
         import sys, torch
         print("torch_npu.npu._legacy" in sys.modules)

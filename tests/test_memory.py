@@ -98,8 +98,8 @@ def test_too_much_memory_is_an_error_with_numbers_and_the_process_goes_on():
 
 
 @cached
-def test_the_cache_is_given_up_before_memory_runs_out(python, tmp_path):
-    done = python(
+def test_the_cache_is_given_up_before_memory_runs_out(child, tmp_path):
+    done = child(
         """
         import torch
         held = [torch.empty(20 << 20, dtype=torch.uint8, device="npu") for _ in range(5)]

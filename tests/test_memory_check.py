@@ -94,8 +94,8 @@ def test_use_after_free_through_a_stale_stream_is_found(answers):
         assert answers[f"recorded_stream@{check}"] == (0, "[1.0]\n")
 
 
-def test_a_read_of_fresh_memory_is_nan_to_the_end(python):
-    done = python(
+def test_a_read_of_fresh_memory_is_nan_to_the_end(child):
+    done = child(
         """
         import torch
 
@@ -126,8 +126,8 @@ def test_a_read_of_fresh_memory_is_nan_to_the_end(python):
     assert done.stdout == "True\n", done.stderr
 
 
-def test_memory_without_a_cache(python):
-    done = python(
+def test_memory_without_a_cache(child):
+    done = child(
         """
         import gc, threading, torch
 
@@ -209,6 +209,6 @@ def test_memory_without_a_cache(python):
     assert done.stdout == "done\n", done.stderr
 
 
-def test_memory_is_cached_unless_asked_otherwise(python):
+def test_memory_is_cached_unless_asked_otherwise(child):
     program = 'import torch; torch.ones(3, device="npu"); print(torch.npu.memory_reserved())'
-    assert python(program, SOFTNPU_MEMORY_CHECK="none").stdout == f"{2 << 20}\n"
+    assert child(program, SOFTNPU_MEMORY_CHECK="none").stdout == f"{2 << 20}\n"

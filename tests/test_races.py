@@ -140,9 +140,9 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def found(python):
+def found(child):
     """The reports of each scenario."""
-    done = python(SCENARIOS, SOFTNPU_RACE_CHECK="report", TORCH_NPU_DEBUG="1")
+    done = child(SCENARIOS, SOFTNPU_RACE_CHECK="report", TORCH_NPU_DEBUG="1")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -179,7 +179,7 @@ def test_a_change_beside_a_copy_is_found(found):
     assert any("aclnnMuls" in report and "aclrtMemcpyAsync" in report for report in reports), reports
 
 
-def test_with_fail_the_line_that_makes_the_race_raises(python):
+def test_with_fail_the_line_that_makes_the_race_raises(child):
     program = """
         import torch
         x = torch.ones(1000, device="npu")
@@ -191,7 +191,7 @@ def test_with_fail_the_line_that_makes_the_race_raises(python):
         torch.npu.synchronize()
         print(x.sum().item())
     """
-    done = python(program, SOFTNPU_RACE_CHECK="fail")
+    done = child(program, SOFTNPU_RACE_CHECK="fail")
     assert done.returncode == 0, done.stderr
     message, total = done.stdout.rsplit("\n", 2)[:2]
     assert "aclnnAdds failed" in message and "race: aclnnAdds on stream" in message

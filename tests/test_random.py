@@ -79,7 +79,7 @@ def test_seeds():
         torch.npu.set_rng_state(torch.zeros(3, dtype=torch.uint8))
 
 
-def test_seeding_before_the_first_use_counts(python):
+def test_seeding_before_the_first_use_counts(child):
     program = """
         import torch
         {}
@@ -87,20 +87,20 @@ def test_seeding_before_the_first_use_counts(python):
         print(torch.rand(3, device="npu").tolist())
     """
     one, all_, before = (
-        python(program.format(seed))
+        child(program.format(seed))
         for seed in ("torch.npu.manual_seed(5)", "torch.manual_seed(5)", "torch.manual_seed(9); torch.npu.manual_seed_all(5)")
     )
     assert one.stdout == all_.stdout == before.stdout != "", one.stderr
 
 
-def test_launch_mode_and_threads_do_not_change_the_bits(python):
+def test_launch_mode_and_threads_do_not_change_the_bits(child):
     program = """
         import torch
         torch.set_num_threads({})
         torch.manual_seed(1)
         print(torch.rand(70_000, device="npu").double().sum().item(), torch.randn(70_000, device="npu").double().sum().item())
     """
-    outputs = {python(program.format(threads), SOFTNPU_LAUNCH=mode).stdout for threads in (1, 3) for mode in ("hybrid", "queue")}
+    outputs = {child(program.format(threads), SOFTNPU_LAUNCH=mode).stdout for threads in (1, 3) for mode in ("hybrid", "queue")}
     assert len(outputs) == 1
     assert outputs != {""}
 

@@ -35,11 +35,11 @@ def test_tensors_that_share_memory_still_do():
     assert second[0].item() == 100
 
 
-def test_a_file_without_a_device_to_go_to_is_explained(python, tmp_path):
+def test_a_file_without_a_device_to_go_to_is_explained(child, tmp_path):
     torch.save(torch.ones(2, device="npu"), tmp_path / "x.pt")
-    done = python("import sys, torch; torch.load(sys.argv[1])", tmp_path / "x.pt", ASCEND_RT_VISIBLE_DEVICES="")
+    done = child("import sys, torch; torch.load(sys.argv[1])", tmp_path / "x.pt", ASCEND_RT_VISIBLE_DEVICES="")
     assert "map_location" in done.stderr
-    done = python(
+    done = child(
         "import sys, torch; print(torch.load(sys.argv[1], map_location='cpu').sum().item())",
         tmp_path / "x.pt",
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",

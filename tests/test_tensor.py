@@ -181,8 +181,8 @@ def test_deepcopy_and_sharing():
 
 
 @pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer ends the process in its own way")
-def test_device_memory_is_not_host_memory(python):
-    done = python(
+def test_device_memory_is_not_host_memory(child):
+    done = child(
         """
         import ctypes, torch
         ctypes.string_at(torch.ones(4, device="npu").data_ptr(), 4)
