@@ -8,8 +8,8 @@
 
 #include "aten/allocate.h"
 #include "aten/device_scope.h"
-#include "aten/outputs.h"
 #include "aten/one_device.h"
+#include "aten/outputs.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
