@@ -225,3 +225,68 @@ def test_autocast_does_not_reach_into_attention():
     expected = torch_npu.npu_fusion_attention(*half, 4, "BNSD", scale=0.3)[0]
     with torch.autocast("npu", dtype=torch.bfloat16):
         assert torch.equal(torch_npu.npu_fusion_attention(*half, 4, "BNSD", scale=0.3)[0], expected)
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+@pytest.mark.parametrize("layout", ["BSH", "BSND", "BNSD", "BNSD_BSND", "BSH_NBSD", "BSND_NBSD", "BNSD_NBSD"])
+def test_inference_takes_and_gives_layouts_and_more_dimensions(device, layout):
+    q, k, v = QKV
+    sink = rand(4, seed=3)
+    scores = torch.cat((0.3 * q @ k.repeat_interleave(2, 1).mT, sink.view(1, 4, 1, 1).expand(2, 4, 6, 1)), -1)
+    expected = scores.softmax(-1)[..., :-1] @ v.repeat_interleave(2, 1)
+    given, _, wanted = layout.partition("_")
+    expected = expected.transpose(0, 1) if wanted == "NBSD" else by_layout([expected], wanted or given)[0]
+    parts = by_layout([q[..., :5], k[..., :5], v, q[..., 5:], k[..., 5:]], given)
+    parts = [x.to(device) for x in parts]
+    out, lse = torch_npu.npu_fused_infer_attention_score_v2(
+        *parts[:3], query_rope=parts[3], key_rope=parts[4], learnable_sink=sink.to(device), num_query_heads=4,
+        num_key_value_heads=2, softmax_scale=0.3, input_layout=layout, return_softmax_lse=True,
+    )  # fmt: skip
+    close(out, expected, rtol=1e-9, atol=1e-9)
+    close(lse.double(), scores.logsumexp(-1, keepdim=True))
+    filled = torch.empty_like(out), torch.empty_like(lse)
+    results = torch.ops.npu.npu_fused_infer_attention_score_v2.out(
+        *parts[:3], query_rope=parts[3], key_rope=parts[4], learnable_sink=sink.to(device), num_query_heads=4,
+        num_key_value_heads=2, softmax_scale=0.3, input_layout=layout, return_softmax_lse=True, attention_out=filled[0],
+        softmax_lse=filled[1],
+    )  # fmt: skip
+    assert results[0] is filled[0] and torch.equal(filled[0], out) and torch.equal(filled[1], lse)
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+@pytest.mark.parametrize("heads_first", [False, True])
+def test_inference_of_packed_queries_reads_pages(device, heads_first):
+    lengths_q, lengths_kv, table = [3, 1], [6, 3], torch.tensor([[4, 0, 2], [3, 1, -1]], dtype=torch.int32)
+    q, pages_k, pages_v = rand(4, 4, 8), rand(5, 2, 2, 8), rand(5, 2, 2, 8, seed=1)  # [page, place, head, dimension]
+    causal, expected = torch.ones(2048, 2048, dtype=torch.bool).triu(1), []
+    for b, (size, keys) in enumerate(zip(lengths_q, lengths_kv, strict=True)):
+        own = q[:size] if b == 0 else q[3:]
+        k, v = (pages[table[b, : (keys + 1) // 2].long()].flatten(0, 1)[:keys] for pages in (pages_k, pages_v))
+        k, v = (x.repeat_interleave(2, 1).transpose(0, 1) for x in (k, v))
+        seen = visible(3, size, keys)
+        expected.append(F.scaled_dot_product_attention(own.transpose(0, 1), k, v, attn_mask=seen).transpose(0, 1))
+    pages = [x.transpose(1, 2).contiguous() if heads_first else x.flatten(2) for x in (pages_k, pages_v)]
+    for call, names in (
+        (torch_npu.npu_fused_infer_attention_score, ("num_heads", "scale", "actual_seq_lengths", "actual_seq_lengths_kv")),
+        (
+            torch_npu.npu_fused_infer_attention_score_v2,
+            ("num_query_heads", "softmax_scale", "actual_seq_qlen", "actual_seq_kvlen"),
+        ),
+    ):
+        options = dict(zip(names, (4, 8**-0.5, [3, 4], lengths_kv), strict=True))
+        out, _ = call(
+            q.to(device), *(x.to(device) for x in pages), num_key_value_heads=2, input_layout="TND", sparse_mode=3,
+            atten_mask=causal.to(device), block_table=table.to(device), block_size=2, **options,
+        )  # fmt: skip
+        close(out, torch.cat(expected), rtol=1e-9, atol=1e-9)
+        turned, _ = call(
+            q.to(device), *(x.to(device) for x in pages), num_key_value_heads=2, input_layout="TND_NTD", sparse_mode=3,
+            atten_mask=causal.to(device), block_table=table.to(device), block_size=2, **options,
+        )  # fmt: skip
+        assert torch.equal(turned, out.transpose(0, 1))
+    with pytest.raises(ValueError, match="the layout is BSH, BSND, BNSD or TND"):
+        torch_npu.npu_fused_infer_attention_score_v2(q, q, q, input_layout="SBH")
+    with pytest.raises(ValueError, match="block_table and the layout TND need the lengths of the keys"):
+        torch_npu.npu_fused_infer_attention_score_v2(q, *pages, input_layout="TND", block_table=table)
+    with pytest.raises(NotImplementedError, match="does not offer the argument quant_scale_out"):
+        torch_npu.npu_fused_infer_attention_score_v2(q, q, q, quant_scale_out=torch.ones(1))

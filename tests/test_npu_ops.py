@@ -38,6 +38,26 @@ def giou(a, b):
     return torch.stack(out).unsqueeze(1)
 
 
+def sinkhorn(x):
+    """Three times columns, twice rows."""
+    y = x.softmax(-1) + 1e-3
+    for dim in (-2, -1, -2, -1, -2):
+        y = y / (y.sum(dim, keepdim=True) + 1e-3)
+    return y
+
+
+def mixing(x, phi, alpha, bias, gamma):
+    """npu_mhc_pre of three streams of four, one weight after the other."""
+    flat = x.flatten(1)
+    inv_rms = 1 / torch.sqrt((flat * flat).mean(1) + 1e-6)
+    mix = torch.stack([(flat * gamma.flatten() * row).sum(1) for row in phi], 1)
+    h = mix * inv_rms.unsqueeze(1)
+    pre = torch.sigmoid(alpha[0] * h[:, :3] + bias[:3]) + 1e-6
+    post = 2 / (1 + torch.exp(-(alpha[1] * h[:, 3:6] + bias[3:6])))
+    res = (alpha[2] * h[:, 6:] + bias[6:]).view(-1, 3, 3)
+    return torch.einsum("tn,tnd->td", pre, x), post, res, inv_rms, mix, pre
+
+
 MASK = torch.ones(6, 6, dtype=torch.bool).triu(1)
 
 
@@ -228,6 +248,31 @@ FORMULAS = {
         lambda x, a, b: (F.silu((x @ a)[:, :3]) * (x @ a)[:, 3:]) @ b,
         (rand(5, 4), rand(4, 6), rand(3, 4)),
     ),
+    "mhc_post": (
+        torch_npu.npu_mhc_post,
+        lambda x, r, o, p: torch.einsum("tij,tid->tjd", r, x) + torch.einsum("td,tn->tnd", o, p),
+        (rand(2, 3, 4), rand(2, 3, 3), rand(2, 4), rand(2, 3)),
+    ),
+    "mhc_post without mixing": (
+        lambda x, o, p: torch_npu.npu_mhc_post(x, None, o, p),
+        lambda x, o, p: x + torch.einsum("bsd,bsn->bsnd", o, p),
+        (rand(2, 2, 3, 4), rand(2, 2, 4), rand(2, 2, 3)),
+    ),
+    "mhc_sinkhorn": (
+        lambda x: torch_npu.npu_mhc_sinkhorn(x, num_iters=3, eps=1e-3)[0],
+        sinkhorn,
+        (rand(2, 4, 4),),
+    ),
+    "mhc_pre": (
+        lambda x, p, a, b, g: torch_npu.npu_mhc_pre(x, p, a, b, gamma=g),
+        mixing,
+        (rand(2, 3, 4), rand(15, 12), rand(3), rand(15), rand(3, 4)),
+    ),
+    "masked_causal_conv1d": (
+        torch_npu.npu_masked_causal_conv1d,
+        lambda x, w: w[2] * x + w[1] * F.pad(x, (0, 0, 0, 0, 1, 0))[:-1] + w[0] * F.pad(x, (0, 0, 0, 0, 2, 0))[:-2],
+        (rand(5, 2, 3), rand(3, 3)),
+    ),
     "fused_attention_score": (
         lambda q, k, v, m: torch_npu.npu_fused_attention_score(q, k, v, m, 0.5, 1.0),
         lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, scale=0.5).transpose(1, 2).reshape(6, 8),
@@ -299,6 +344,118 @@ def test_routing_within_groups_of_experts():
         assert expert[i].tolist() == chosen.tolist()
         torch.testing.assert_close(y[i].cpu(), sigmoid[i, chosen] / sigmoid[i, chosen].sum())
     close(norm.cpu(), sigmoid)
+
+
+@pytest.mark.parametrize("norm_type", [0, 1])
+def test_the_gradient_of_routing_by_name(norm_type):
+    x, bias, grad = rand(4, 8).requires_grad_(), rand(8), rand(4, 3, seed=2).float()
+    y, expert, norm = torch_npu.npu_moe_gating_top_k(
+        x, 3, bias=bias, norm_type=norm_type, out_flag=True, routed_scaling_factor=1.5
+    )
+    y.backward(grad)
+    own = torch_npu.npu_moe_gating_top_k_backward(
+        norm.detach().npu(), grad.npu(), expert.npu(), norm_type=norm_type, routed_scaling_factor=1.5
+    )
+    close(own.cpu(), x.grad.float())
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_experts_are_found_where_they_are_placed(mode):
+    table = torch.tensor([[1, 5, 0, 0], [3, 2, 7, 4], [2, 1, 6, 0]], dtype=torch.int32)
+    ids = torch.tensor([[0, 1], [2, 1], [1, 2], [1, 0]], dtype=torch.int32)
+    scales, threshold = torch.tensor([[0.5, 0.1], [0.3, 0.3], [0.9, 0.2], [0.4, 0.1]]), torch.tensor([0.4, 0.25])
+    active = torch.tensor([True, True, True, False])
+    found, mask = torch_npu.npu_moe_update_expert(
+        ids.npu(), table.npu(), expert_scales=scales.npu(), pruning_threshold=threshold.npu(), active_mask=active.npu(),
+        local_rank_id=5, world_size=8, balance_mode=mode,
+    )  # fmt: skip
+    for i, row in enumerate(ids.tolist()):
+        for j, expert in enumerate(row):
+            count, *places = table[expert].tolist()
+            share = -(-8 // count)
+            assert found[i, j] == places[5 // share if mode == 0 else i % count]
+            assert mask[i, j] == (active[i] and scales[i, j] >= threshold[j] * scales[i].sum())
+    assert found.dtype == torch.int32 and mask.dtype == torch.bool
+    assert torch_npu.npu_moe_update_expert(ids, table, balance_mode=1)[1].all()
+    with pytest.raises(ValueError, match="balance_mode 0 needs local_rank_id below world_size, not -1 and -1"):
+        torch_npu.npu_moe_update_expert(ids, table)
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_tokens_of_all_ranks_are_put_expert_by_expert(device):
+    counts = torch.tensor([[2, 0, 1], [1, 3, 0]], dtype=torch.int32)
+    tokens, scales = rand(7, 4).half(), rand(7).float()
+    order = [0, 1, 3, 4, 5, 6, 2]
+    rows, own, index, count = torch_npu.npu_moe_re_routing(
+        tokens.to(device), counts.to(device), per_token_scales=scales.to(device)
+    )
+    assert index.tolist() == order and index.dtype == torch.int32 and count.tolist() == [3, 3, 1]
+    close((rows, own), (tokens[order], scales[order]))
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_products_of_groups_are_added_up_where_they_came_from(kind):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(-8, 8, (5, 6), generator=generator, dtype=torch.int8)
+    w = torch.randint(-8, 8, (2, 6, 4), generator=generator, dtype=torch.int8)
+    scale, token, logit, shared = rand(2, 4).float(), rand(5).abs().float(), rand(5, seed=1).float(), rand(2, 4).bfloat16()
+    rows, groups = torch.tensor([2, 0, 2, 1]), torch.tensor([3, 4] if kind == 0 else [3, 1])
+    out = torch_npu.npu_grouped_matmul_finalize_routing(
+        x.npu(), w.npu(), groups.npu(), scale=scale.npu(), pertoken_scale=token.npu(), shared_input=shared.npu(),
+        logit=logit.npu(), row_index=torch.cat((rows, rows[:1])).npu(), shared_input_weight=0.5, shared_input_offset=1,
+        output_bs=3, group_list_type=kind,
+    )  # fmt: skip
+    expected = torch.zeros(3, 4)
+    for i in range(4):
+        group = 0 if i < 3 else 1
+        expected[rows[i]] += (x[i].long() @ w[group].long()).float() * scale[group] * token[i] * logit[i]
+    expected[1:] += 0.5 * shared.float()
+    close(out.cpu(), expected)
+    with pytest.raises(ValueError, match=r"w has 2 groups, and x 5 rows, but the groups end at \[9, 9\]"):
+        torch_npu.npu_grouped_matmul_finalize_routing(
+            x, w, torch.tensor([9, 0]), scale=scale, row_index=torch.arange(5), pertoken_scale=token
+        )
+
+
+def test_the_gradients_of_hyper_connections_by_name():
+    tensors = [
+        rand(2, 3, 4).requires_grad_(),
+        rand(2, 3, 3).requires_grad_(),
+        rand(2, 4).requires_grad_(),
+        rand(2, 3).requires_grad_(),
+    ]
+    grad = rand(2, 3, 4, seed=5)
+    torch_npu.npu_mhc_post(*tensors).backward(grad)
+    own = torch_npu.npu_mhc_post_backward(grad.npu(), *(t.detach().npu() for t in tensors))
+    close(tuple(own), tuple(t.grad for t in tensors))
+    x, _, out, post = (t.detach() for t in tensors)
+    plain = torch_npu.npu_mhc_post_backward(grad, x, None, out, post)
+    close(plain[0], grad.double())
+    assert plain[1].numel() == 0
+
+
+def test_results_are_put_into_tensors_that_are_given():
+    x = rand(3, 4).float().npu()
+    for call, arguments in (
+        (torch_npu.npu_reshape, ([4, 3],)),
+        (torch_npu.npu_sort_v2, (1,)),
+        (torch_npu.npu_indexing, ([0, 1], [3, 3], [1, 1])),
+        (torch_npu.npu_slice, ([1, 0], [2, 4])),
+        (torch_npu.npu_transpose, ((1, 0),)),
+    ):
+        expected = call(x, *arguments)
+        out, empty = torch.zeros_like(expected), expected.new_empty(0)
+        assert call(x, *arguments, out=out) is out and torch.equal(out, expected)
+        assert torch.equal(call(x, *arguments, out=empty), expected)
+    row = rand(1, 4).float().npu()
+    out = torch.zeros(3, 4, device="npu")
+    assert torch.equal(torch_npu.npu_broadcast(row, [3, 4], out=out), row.expand(3, 4))
+    with pytest.raises(ValueError, match=r"npu_broadcast: what is filled is \[3, 4\], not \[2, 2\]"):
+        torch_npu.npu_broadcast(row, [3, 4], out=out[:2, :2])
+    image, weight = rand(1, 2, 5, 5).float().npu(), rand(3, 2, 3, 3).float().npu()
+    out = torch.zeros(1, 3, 5, 5, device="npu")
+    torch_npu.npu_conv2d(image, weight, None, [1, 1], [1, 1], [1, 1], 1, out=out)
+    close(out.cpu(), F.conv2d(image.cpu(), weight.cpu(), padding=1))
 
 
 @pytest.mark.parametrize("device", ["cpu", "npu"])
@@ -484,6 +641,12 @@ def test_wrong_calls_are_told_in_words():
         torch_npu.npu_fusion_attention(*QKV, 4, "BNSD", padding_mask=rand(1))
     with pytest.raises(NotImplementedError, match=r"npu_mm_all_reduce_base is not offered.*HCCL"):
         torch_npu.npu_mm_all_reduce_base(*[None] * 14)
+    with pytest.raises(NotImplementedError, match=r"npu_alltoallv_gmm is not offered.*HCCL"):
+        torch_npu.npu_alltoallv_gmm(rand(2, 2), rand(1, 2, 2), "group", 2, [1], [1])
+    with pytest.raises(NotImplementedError, match=r"npu_all_gather_base_mm is not offered.*HCCL"):
+        torch.ops.npu.npu_all_gather_base_mm(rand(2, 2), rand(2, 2), "group", 2)
+    with pytest.raises(ValueError, match="npu_mhc_sinkhorn: num_iters is 1 to 100, not 0"):
+        torch_npu.npu_mhc_sinkhorn(rand(2, 4, 4), num_iters=0)
     with pytest.raises(AttributeError, match="npu_no_such_operator"):
         _ = torch_npu.npu_no_such_operator
     with pytest.raises(AttributeError, match="npu_no_such_operator"):

@@ -23,26 +23,41 @@ FAMILIES = {
     " npu_scaled_masked_softmax_backward",
     "boxes": "npu_iou npu_ptiou npu_giou npu_diou npu_ciou npu_bounding_box_encode npu_bounding_box_decode npu_yolo_boxes_encode"
     " npu_anchor_response_flags npu_grid_assign_positive",
+    "cache": "npu_scatter_pa_kv_cache npu_scatter_pa_kv_cache_functional npu_advance_step_flashattn",
+    "collective": "npu_mm_all_reduce_base npu_mm_reduce_scatter_base npu_quant_mm_reduce_scatter npu_all_gather_base_mm"
+    " npu_all_gather_quant_mm npu_all_to_all_matmul npu_all_to_all_quant_matmul npu_matmul_all_to_all"
+    " npu_quant_matmul_all_to_all npu_alltoallv_gmm npu_alltoallv_quant_gmm npu_gmm_alltoallv npu_quant_gmm_alltoallv"
+    " npu_moe_distribute_dispatch npu_moe_distribute_dispatch_v2 npu_moe_distribute_combine npu_moe_distribute_combine_v2"
+    " npu_moe_distribute_combine_add_rms_norm npu_attention_to_ffn npu_ffn_to_attention",
     "convolution": "npu_conv2d npu_conv3d npu_conv_transpose2d npu_convolution npu_convolution_transpose npu_deformable_conv2d",
     "dropout": "_npu_dropout _dropout_with_byte_mask dropout_with_byte_mask npu_dropout_with_add_softmax",
     "encoder": "npu_fused_attention_score npu_fused_attention_score_fwd npu_fused_attention_layernorm_qkv_fwd"
     " npu_multi_head_attention",
     "format": "npu_format_cast npu_format_cast_ _npu_format_cast get_npu_format empty_with_format unsafe_empty_with_format"
     " empty_with_swapped_memory get_storage_size copy_memory_ npu_change_data_ptr",
-    "grouped": "npu_grouped_matmul npu_ffn",
-    "infer_attention": "npu_prompt_flash_attention npu_incre_flash_attention npu_fused_infer_attention_score",
-    "linear": "npu_linear npu_bmmV2 npu_transpose_batchmatmul npu_mm_all_reduce_base npu_mm_reduce_scatter_base"
-    " npu_all_gather_base_mm matmul_checksum",
+    "grouped": "npu_grouped_matmul npu_ffn npu_grouped_matmul_finalize_routing",
+    "hyper": "npu_mhc_pre npu_mhc_post npu_mhc_post_backward npu_mhc_sinkhorn",
+    "indexer": "npu_lightning_indexer npu_quant_lightning_indexer npu_dense_lightning_indexer_softmax_lse"
+    " npu_dense_lightning_indexer_grad_kl_loss npu_sparse_lightning_indexer_grad_kl_loss",
+    "infer_attention": "npu_prompt_flash_attention npu_incre_flash_attention npu_fused_infer_attention_score"
+    " npu_fused_infer_attention_score_v2",
+    "linear": "npu_linear npu_bmmV2 npu_transpose_batchmatmul matmul_checksum",
+    "linear_attention": "npu_recurrent_gated_delta_rule npu_recurrent_gated_delta_rule_functional npu_chunk_gated_delta_rule"
+    " npu_masked_causal_conv1d npu_fused_causal_conv1d",
     "loss": "npu_softmax_cross_entropy_with_logits npu_cross_entropy_loss npu_scaled_masked_softmax"
     " npu_masked_softmax_with_rel_pos_bias",
+    "mla": "npu_mla_prolog npu_mla_prolog_v2 npu_kv_rmsnorm_rope_cache",
     "moe": "npu_moe_compute_expert_tokens npu_moe_finalize_routing npu_moe_gating_top_k npu_moe_gating_top_k_softmax"
-    " npu_moe_gating_top_k_softmax_v2 npu_moe_init_routing npu_moe_init_routing_v2 npu_moe_token_permute npu_moe_token_unpermute",
+    " npu_moe_gating_top_k_softmax_v2 npu_moe_init_routing npu_moe_init_routing_v2 npu_moe_token_permute"
+    " npu_moe_token_unpermute npu_moe_gating_top_k_backward npu_moe_update_expert npu_moe_re_routing",
     "nms": "npu_batch_nms npu_nms_v4 npu_nms_with_mask",
     "norm": "npu_rms_norm npu_gemma_rms_norm npu_add_rms_norm npu_add_rms_norm_cast npu_add_layer_norm npu_deep_norm"
     " npu_group_norm_silu npu_group_norm_swish npu_layer_norm_eval",
     "quant": "npu_quantize npu_anti_quant npu_dynamic_quant npu_dynamic_quant_asymmetric npu_group_quant npu_trans_quant_param"
-    " npu_convert_weight_to_int4pack npu_dtype_cast _npu_dtype_cast npu_dtype_cast_",
-    "quant_matmul": "npu_quant_matmul npu_weight_quant_batchmatmul npu_quant_conv2d",
+    " npu_convert_weight_to_int4pack npu_dtype_cast _npu_dtype_cast npu_dtype_cast_ npu_dynamic_block_quant npu_rotate_quant"
+    " npu_quant_scatter npu_quant_scatter_",
+    "quant_matmul": "npu_quant_matmul npu_weight_quant_batchmatmul npu_quant_conv2d npu_quant_matmul_gelu"
+    " npu_quant_matmul_reduce_sum npu_transpose_quant_batchmatmul",
     "recurrent": "npu_lstm npu_lstm_cell npu_gru",
     "ring": "npu_fusion_attention_grad npu_ring_attention_update npu_attention_update",
     "roi": "npu_roi_align npu_ps_roi_pooling",
@@ -52,6 +67,7 @@ FAMILIES = {
     "shape": "npu_confusion_transpose npu_transpose npu_slice npu_indexing npu_pad npu_reshape npu_broadcast npu_stride_add"
     " npu_one_hot npu_max npu_min npu_sort_v2 npu_scatter_nd_update npu_scatter_nd_update_ npu_scatter scatter_update"
     " scatter_update_ npu_sign_bits_pack npu_sign_bits_unpack npu_gather_sparse_index npu_prefetch one_",
+    "sparse_attention": "npu_sparse_flash_attention npu_kv_quant_sparse_flash_attention npu_block_sparse_attention",
     "status": "npu_alloc_float_status npu_get_float_status npu_clear_float_status",
 }
 _ELSEWHERE = {"Format": "ops.format", "erase_stream": "ops.format", "HiFloat8Tensor": "_hifloat8"}

@@ -11,6 +11,7 @@ A dtype reaches a parameter of the schema's type `int` as a number, see dtypes.p
 
 import functools
 import inspect
+import re
 
 import torch
 
@@ -18,8 +19,9 @@ LIBRARY = torch.library.Library("npu", "FRAGMENT")
 PUBLIC = {}
 
 
-def op(schema, called=None):
-    """Defines npu::NAME, all backends and autograd by the decorated function, and torch_npu.NAME."""
+def op(schema, called=None, out=None):
+    """Defines npu::NAME, all backends and autograd by the decorated function, and torch_npu.NAME. `out`, the schema's text of
+    the tensors to be filled, defines npu::NAME.out too."""
 
     def define(function):
         name = schema[: schema.index("(")]
@@ -28,9 +30,32 @@ def op(schema, called=None):
         base = name.split(".")[0]
         if base not in PUBLIC or called:
             PUBLIC[base] = _public(base, torch._C.parse_schema(f"npu::{schema}").arguments, function, called)
+        if out:
+            _define_out(name, schema, function, out)
         return function
 
     return define
+
+
+def _define_out(name, schema, function, out):
+    names = re.findall(r"Tensor\(\w!\) (\w+)", out)
+    returns = ", ".join(re.findall(r"Tensor\(\w!\)", out))
+    arguments = schema[schema.index("(") : schema.rindex(") -> ")]
+    full = f"{name}.out{arguments}, {out}) -> {returns if len(names) == 1 else f'({returns})'}"
+
+    def fill(*args, **kwargs):
+        given = [kwargs.pop(name) for name in names]
+        kwargs.pop("workspace", None)
+        results = function(*args, **kwargs)
+        for tensor, result in zip(given, (results,) if len(names) == 1 else results, strict=True):
+            if tensor.numel() == 0:
+                tensor.resize_(result.shape)
+            check(tensor.shape == result.shape, name, f"what is filled is {list(result.shape)}, not {list(tensor.shape)}")
+            tensor.copy_(result)
+        return given[0] if len(names) == 1 else tuple(given)
+
+    LIBRARY.define(full)
+    LIBRARY.impl(f"{name}.out", fill, "CompositeImplicitAutograd")
 
 
 def function(plain):
@@ -54,6 +79,11 @@ def precisely(function):
             return function(*args, **kwargs)
 
     return run
+
+
+def precise(x):
+    """x, as float32 if it is of half precision."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def refuse(operator, **arguments):

@@ -12,13 +12,13 @@ _TRANSPOSED = (
 )
 
 
-@op("npu_conv2d" + _CONV)
+@op("npu_conv2d" + _CONV, out="*, Tensor(a!) out")
 def npu_conv2d(input, weight, bias, stride, padding, dilation, groups):
     """torch.nn.functional.conv2d."""
     return functional.conv2d(input, weight, bias, stride, padding, dilation, groups)
 
 
-@op("npu_conv3d" + _CONV, called=lambda input_, weight, bias, stride, padding, dilation, groups: ...)
+@op("npu_conv3d" + _CONV, called=lambda input_, weight, bias, stride, padding, dilation, groups: ..., out="*, Tensor(a!) out")
 def npu_conv3d(input, weight, bias, stride, padding, dilation, groups):
     """torch.nn.functional.conv3d."""
     return functional.conv3d(input, weight, bias, stride, padding, dilation, groups)

@@ -106,6 +106,59 @@ def npu_grouped_matmul_list(x, weight, **options):
 
 
 @op(
+    "npu_grouped_matmul_finalize_routing(Tensor x, Tensor w, Tensor group_list, *, Tensor? scale=None, Tensor? bias=None,"
+    " Tensor? offset=None, Tensor? pertoken_scale=None, Tensor? shared_input=None, Tensor? logit=None, Tensor? row_index=None,"
+    " ScalarType? dtype=None, float? shared_input_weight=1.0, int? shared_input_offset=0, int? output_bs=0,"
+    " int? group_list_type=1, int[]? tuning_config=None, int? x_dtype=None, int? w_dtype=None, int? scale_dtype=None,"
+    " int? pertoken_scale_dtype=None) -> Tensor"
+)
+def npu_grouped_matmul_finalize_routing(
+    x,
+    w,
+    group_list,
+    *,
+    scale=None,
+    bias=None,
+    offset=None,
+    pertoken_scale=None,
+    shared_input=None,
+    logit=None,
+    row_index=None,
+    dtype=None,
+    shared_input_weight=1.0,
+    shared_input_offset=0,
+    output_bs=0,
+    group_list_type=1,
+    tuning_config=None,
+    **dtypes_of,
+):
+    """float32 [output_bs, n]: the int8 groups x [m, k] @ w [e, k, n], times scale [e, n] and pertoken_scale [m], times logit [m],
+    added up where row_index [m] says; and shared_input * shared_input_weight, added from the row shared_input_offset on.
+    output_bs is m unless given. group_list says how many rows the groups have, with group_list_type 0 where they end."""
+    name = "npu_grouped_matmul_finalize_routing"
+    refuse(name, bias=bias, offset=offset, **dtypes_of)
+    check(dtype in (None, torch.float32), name, f"dtype is float32, not {dtype}")
+    check(x.dim() == 2 and w.dim() == 3, name, f"x is [m, k] and w [e, k, n], not {list(x.shape)} and {list(w.shape)}")
+    check(x.dtype == w.dtype == torch.int8, name, f"x and w are int8, not {x.dtype} and {w.dtype}")
+    check(scale is not None and row_index is not None, name, "scale and row_index are needed")
+    ends = _ends(group_list, group_list_type, name)
+    fits = len(ends) == w.size(0) and ends[-1] <= x.size(0)
+    check(fits, name, f"w has {w.size(0)} groups, and x {x.size(0)} rows, but the groups end at {ends}")
+    scales = scale.reshape(w.size(0), -1).float()
+    parts = [integer_matmul(x[a:b], w[i]).float() * scales[i] for i, (a, b) in enumerate(zip([0, *ends[:-1]], ends, strict=True))]
+    y = torch.cat(parts)
+    for factor in (pertoken_scale, logit):
+        y = y if factor is None else y * factor.flatten()[: y.size(0)].float().unsqueeze(1)
+    out = y.new_zeros(output_bs or x.size(0), y.size(1)).index_add(0, row_index[: y.size(0)].long(), y)
+    if shared_input is None:
+        return out
+    last = shared_input_offset + shared_input.size(0)
+    check(last <= out.size(0), name, f"shared_input ends at the row {last}, but there are {out.size(0)}")
+    padding = (0, 0, shared_input_offset, out.size(0) - last)
+    return out + torch.nn.functional.pad(shared_input.float() * shared_input_weight, padding)
+
+
+@op(
     "npu_ffn(Tensor x, Tensor weight1, Tensor weight2, str activation, *, int[]? expert_tokens=None, int[]? "
     "expert_tokens_index=None, Tensor? bias1=None, Tensor? bias2=None, Tensor? scale=None, Tensor? offset=None, Tensor? "
     "deq_scale1=None, Tensor? deq_scale2=None, Tensor? antiquant_scale1=None, Tensor? antiquant_scale2=None, Tensor? "

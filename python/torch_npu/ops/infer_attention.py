@@ -1,9 +1,13 @@
 """Attention for inference, of prompts and of new tokens; layouts and masks are those of attention.py."""
 
+import itertools
+
 import torch
 
 from ._define import check, op, refuse
 from .attention import EVERYTHING, _attend, _joined, _Mask, _packed, _split
+
+_OUT = "Tensor? workspace=None, Tensor(a!) attention_out, Tensor(b!) softmax_lse"
 
 
 @op(
@@ -106,23 +110,11 @@ def npu_incre_flash_attention(
         quant_offset2=quant_offset2,
         kv_padding_size=kv_padding_size,
     )
-    if block_table is not None:
-        key, value = (_unpaged(pages, block_table, input_layout, num_key_value_heads or num_heads) for pages in (key, value))
     mask = _Mask(name, atten_mask, 1, EVERYTHING, EVERYTHING, None)
     return _infer(
-        name,
-        query,
-        key,
-        value,
-        num_heads,
-        num_key_value_heads,
-        input_layout,
-        pse_shift,
-        mask,
-        scale_value,
-        None,
-        actual_seq_lengths,
-    )[0]
+        name, query, key, value, num_heads, num_key_value_heads, input_layout, pse_shift, mask, scale_value, None,
+        actual_seq_lengths, block_table,
+    )[0]  # fmt: skip
 
 
 @op(
@@ -136,7 +128,8 @@ def npu_incre_flash_attention(
     " Tensor? key_rope_antiquant_scale=None, int num_heads=1, float scale=1.0, int pre_tokens=2147483647,"
     ' int next_tokens=2147483647, str input_layout="BSH", int num_key_value_heads=0, int sparse_mode=0, int inner_precise=0,'
     " int block_size=0, int antiquant_mode=0, int key_antiquant_mode=0, int value_antiquant_mode=0, bool softmax_lse_flag=False)"
-    " -> (Tensor, Tensor)"
+    " -> (Tensor, Tensor)",
+    out=_OUT,
 )
 def npu_fused_infer_attention_score(
     query,
@@ -166,28 +159,105 @@ def npu_fused_infer_attention_score(
     **others,
 ):
     """(out, lse): attention of prompts or of new tokens, see npu_prompt_flash_attention and npu_incre_flash_attention; lse,
-    the log of the softmax' sum, [B, N, S, 1] in float32, is zero unless softmax_lse_flag."""
+    the log of the softmax' sum, [B, N, S, 1] or [T, N, 1] in float32, is zero unless softmax_lse_flag. query_rope and key_rope
+    are more dimensions of query and key. A layout like BNSD_BSND names that of query and that of out; out may also be NBSD, and
+    NTD of TND. With block_table and TND the lengths of keys are those of each sequence, not ends."""
     name = "npu_fused_infer_attention_score"
-    refuse(name, query_rope=query_rope, key_rope=key_rope, **others)
-    if block_table is not None:
-        key, value = (_unpaged(pages, block_table, input_layout, num_key_value_heads or num_heads) for pages in (key, value))
+    refuse(name, **others)
     mask = _Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, None)
     out, lse = _infer(
         name, query, key, value, num_heads, num_key_value_heads, input_layout, pse_shift, mask, scale, actual_seq_lengths,
-        actual_seq_lengths_kv,
+        actual_seq_lengths_kv, block_table, (query_rope, key_rope),
     )  # fmt: skip
     return out, lse if softmax_lse_flag else lse.new_zeros(1)
 
 
-def _infer(name, q, k, v, heads, kv_heads, layout, pse, mask, scale, lengths_q, lengths_kv):
+@op(
+    "npu_fused_infer_attention_score_v2(Tensor query, Tensor key, Tensor value, *, Tensor? query_rope=None,"
+    " Tensor? key_rope=None, Tensor? pse_shift=None, Tensor? atten_mask=None, SymInt[]? actual_seq_qlen=None,"
+    " SymInt[]? actual_seq_kvlen=None, Tensor? block_table=None, Tensor? dequant_scale_query=None,"
+    " Tensor? dequant_scale_key=None, Tensor? dequant_offset_key=None, Tensor? dequant_scale_value=None,"
+    " Tensor? dequant_offset_value=None, Tensor? dequant_scale_key_rope=None, Tensor? quant_scale_out=None,"
+    " Tensor? quant_offset_out=None, Tensor? quant_scale_p=None, Tensor? learnable_sink=None, int num_query_heads=1,"
+    " int num_key_value_heads=0, float softmax_scale=1.0, int pre_tokens=2147483647, int next_tokens=2147483647,"
+    ' str input_layout="BSH", int sparse_mode=0, int block_size=0, int query_quant_mode=0, int key_quant_mode=0,'
+    " int value_quant_mode=0, int inner_precise=0, bool return_softmax_lse=False, int? query_dtype=None, int? key_dtype=None,"
+    " int? value_dtype=None, int? query_rope_dtype=None, int? key_rope_dtype=None, int? key_shared_prefix_dtype=None,"
+    " int? value_shared_prefix_dtype=None, int? dequant_scale_query_dtype=None, int? dequant_scale_key_dtype=None,"
+    " int? dequant_scale_value_dtype=None, int? dequant_scale_key_rope_dtype=None, int? out_dtype=None) -> (Tensor, Tensor)",
+    out=_OUT,
+)
+def npu_fused_infer_attention_score_v2(
+    query,
+    key,
+    value,
+    *,
+    query_rope=None,
+    key_rope=None,
+    pse_shift=None,
+    atten_mask=None,
+    actual_seq_qlen=None,
+    actual_seq_kvlen=None,
+    block_table=None,
+    learnable_sink=None,
+    num_query_heads=1,
+    num_key_value_heads=0,
+    softmax_scale=1.0,
+    pre_tokens=EVERYTHING,
+    next_tokens=EVERYTHING,
+    input_layout="BSH",
+    sparse_mode=0,
+    block_size=0,
+    query_quant_mode=0,
+    key_quant_mode=0,
+    value_quant_mode=0,
+    inner_precise=0,
+    return_softmax_lse=False,
+    **others,
+):
+    """npu_fused_infer_attention_score by other names; a learnable_sink per head takes part in the softmax."""
+    name = "npu_fused_infer_attention_score_v2"
+    refuse(name, **others)
+    mask = _Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, None)
+    out, lse = _infer(
+        name, query, key, value, num_query_heads, num_key_value_heads, input_layout, pse_shift, mask, softmax_scale,
+        actual_seq_qlen, actual_seq_kvlen, block_table, (query_rope, key_rope), learnable_sink,
+    )  # fmt: skip
+    return out, lse if return_softmax_lse else lse.new_zeros(1)
+
+
+def _infer(
+    name, q, k, v, heads, kv_heads, layout, pse, mask, scale, lengths_q, lengths_kv, table=None, rope=(None, None), sink=None
+):
     """(out, log of the softmax' sum)."""
-    if layout == "TND":
-        check(lengths_q is not None and lengths_kv is not None, name, "the layout TND needs actual_seq_lengths and ..._kv")
+    given, _, wanted = layout.partition("_")
+    check(
+        layout in ("BSH", "BSND", "BNSD", "TND", "BNSD_BSND", "BSH_NBSD", "BSND_NBSD", "BNSD_NBSD", "TND_NTD", "NTD_TND"),
+        name,
+        f"the layout is BSH, BSND, BNSD or TND, or BNSD_BSND, BSH_NBSD, BSND_NBSD, BNSD_NBSD, TND_NTD or NTD_TND, not {layout}",
+    )
+    check((rope[0] is None) == (rope[1] is None), name, "query_rope and key_rope come together")
+    if given == "NTD":
+        check(table is None, name, "the layout NTD_TND does not go with block_table")
+        q, k, v, *rope = (x if x is None else x.transpose(0, 1) for x in (q, k, v, *rope))
+        given = "TND"
+    if table is not None:
+        shared = kv_heads or heads
+        k, v, key_rope = (x if x is None else _unpaged(x, table, given, shared) for x in (k, v, rope[1]))
+        rope = rope[0], key_rope
+        if given == "TND":
+            check(lengths_kv is not None, name, "block_table and the layout TND need the lengths of the keys")
+            k, v, key_rope = (x if x is None else _laid_out(x, lengths_kv) for x in (k, v, key_rope))
+            rope, lengths_kv = (rope[0], key_rope), list(itertools.accumulate(int(n) for n in lengths_kv))
+    if rope[0] is not None:
+        q, k = (_wider(x, more, n, given) for x, more, n in ((q, rope[0], heads), (k, rope[1], kv_heads or heads)))
+    if given == "TND":
+        check(lengths_q is not None and lengths_kv is not None, name, "the layout TND needs the ends of queries and of keys")
         out, most, total = _packed(
-            name, q, k, v, lengths_q, lengths_kv, mask, lambda *bnsd, hidden: _attend(*bnsd, scale, hidden, None, False)
+            name, q, k, v, lengths_q, lengths_kv, mask, lambda *bnsd, hidden: _attend(*bnsd, scale, hidden, None, False, sink)
         )
-        return out, most + total.log()
-    q, k, v = _split(name, q, k, v, heads, layout.split("_")[0])
+        return out.transpose(0, 1) if wanted == "NTD" else out, most + total.log()
+    q, k, v = _split(name, q, k, v, heads, given)
     check(not kv_heads or k.size(1) == kv_heads, name, f"num_key_value_heads is {kv_heads}, but key has {k.size(1)} heads")
     hidden = mask(q.size(2), k.size(2), q.device)
     if lengths_kv is not None:
@@ -196,24 +266,36 @@ def _infer(name, q, k, v, heads, kv_heads, layout, pse, mask, scale, lengths_q, 
         hidden = beyond if hidden is None else hidden | beyond
     if pse is not None:
         pse = pse[..., : k.size(2)]
-    out, most, total = _attend(q, k, v, scale, hidden, pse, False)
+    out, most, total = _attend(q, k, v, scale, hidden, pse, False, sink)
     if lengths_q is not None:
         lengths = torch.tensor([int(n) for n in lengths_q], device=q.device).view(-1, 1, 1, 1)
         out = out.masked_fill(torch.arange(q.size(2), device=q.device).view(-1, 1) >= lengths, 0)
-    return _joined(out, layout.split("_")[-1]), most + total.log()
+    return out.transpose(0, 1) if wanted == "NBSD" else _joined(out, wanted or given), most + total.log()
+
+
+def _wider(x, more, heads, layout):
+    """x with more dimensions per head."""
+    if layout != "BSH":
+        return torch.cat((x, more), -1)
+    return torch.cat((x.unflatten(2, (heads, -1)), more.unflatten(2, (heads, -1))), -1).flatten(2)
+
+
+def _laid_out(sequences, lengths):
+    """TND: the first tokens of sequences [B, S, N, D], one behind the other."""
+    return torch.cat([sequences[i, : int(n)] for i, n in enumerate(lengths)])
 
 
 def _unpaged(pages, table, layout, heads):
-    """The sequences that a table of pages describes, in the layout of the query."""
-    found = pages[table.long()]
+    """The sequences that a table of pages describes, in the layout of the query; BSND for TND."""
+    found = pages[table.long().clamp(min=0)]
     if pages.dim() == 3:
         found = found.flatten(1, 2)
         if layout == "BSH":
             return found
         found = found.unflatten(2, (heads, -1))
-        return found.transpose(1, 2) if layout.startswith("BNSD") else found
+        return found.transpose(1, 2) if layout == "BNSD" else found
     found = found.transpose(1, 2).flatten(2, 3)
-    if layout.startswith("BNSD"):
+    if layout == "BNSD":
         return found
     found = found.transpose(1, 2)
     return found.flatten(2) if layout == "BSH" else found

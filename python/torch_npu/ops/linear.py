@@ -2,10 +2,7 @@
 
 import torch
 
-from .._offer import not_offered
-from ._define import PUBLIC, check, function, op
-
-_HCCL = "collectives (HCCL) are not there yet; multiply with torch.matmul, and reduce with torch.distributed (gloo) on the CPU"
+from ._define import check, function, op
 
 
 @op("npu_linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", called=lambda input_, weight, bias=None: ...)
@@ -52,26 +49,3 @@ def matmul_checksum(a, b, c):
     off = (c.sum(1) - a @ b.sum(1)).abs()
     allowed = unit * (a.abs() @ b.abs().sum(1)) * max(b.shape) ** 0.5
     return (~(off <= allowed)).any()
-
-
-@not_offered(_HCCL)
-def npu_mm_all_reduce_base(
-    x1, x2, hcom, reduce_op, bias, antiquant_scale, antiquant_offset, x3, dequant_scale, pertoken_scale, comm_quant_scale_1,
-    comm_quant_scale_2, antiquant_group_size, comm_turn,
-):  # fmt: skip
-    """The sum of x1 @ x2 over a group."""
-
-
-@not_offered(_HCCL)
-def npu_mm_reduce_scatter_base(self, x2, hcom, world_size, *arguments, **options):
-    """Parts of the sum of self @ x2 over a group."""
-
-
-@not_offered(_HCCL)
-def npu_all_gather_base_mm(self, x2, hcom, world_size, *arguments, **options):
-    """The gathered self @ x2."""
-
-
-PUBLIC.update(
-    {refused.__name__: refused for refused in (npu_mm_all_reduce_base, npu_mm_reduce_scatter_base, npu_all_gather_base_mm)}
-)

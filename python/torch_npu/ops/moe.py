@@ -81,6 +81,89 @@ def npu_moe_gating_top_k(
     return y, expert.to(torch.int32), norm if out_flag else norm.new_empty(0)
 
 
+@op(
+    "npu_moe_gating_top_k_backward(Tensor x_norm, Tensor grad_y, Tensor expertIdx, *, int renorm=0, int norm_type=0,"
+    " float routed_scaling_factor=1.0, float eps=1e-20) -> Tensor"
+)
+def npu_moe_gating_top_k_backward(x_norm, grad_y, expertIdx, *, renorm=0, norm_type=0, routed_scaling_factor=1.0, eps=1e-20):
+    """The gradient of npu_moe_gating_top_k by x, given its results norm and expert, and the gradient of its y."""
+    name = "npu_moe_gating_top_k_backward"
+    check(norm_type in (0, 1), name, f"norm_type is 0 (softmax) or 1 (sigmoid), not {norm_type}")
+    check(renorm == 0, name, f"renorm is 0, not {renorm}")
+    check(grad_y.shape == expertIdx.shape, name, f"grad_y {list(grad_y.shape)} is not like expertIdx {list(expertIdx.shape)}")
+    norm, grad, expert = x_norm.float(), grad_y.float() * routed_scaling_factor, expertIdx.long()
+    if norm_type == 1:
+        kept = norm.gather(-1, expert)
+        total = kept.sum(-1, keepdim=True) + eps
+        grad = (grad - (grad * kept).sum(-1, keepdim=True) / total) / total
+    grad = torch.zeros_like(norm).scatter_add(-1, expert, grad)
+    inner = norm * (1 - norm) * grad if norm_type == 1 else norm * (grad - (norm * grad).sum(-1, keepdim=True))
+    return inner.to(grad_y.dtype)
+
+
+@op(
+    "npu_moe_update_expert(Tensor expert_ids, Tensor eplb_table, *, Tensor? expert_scales=None, Tensor? pruning_threshold=None,"
+    " Tensor? active_mask=None, int local_rank_id=-1, int world_size=-1, int balance_mode=0) -> (Tensor, Tensor)"
+)
+def npu_moe_update_expert(
+    expert_ids,
+    eplb_table,
+    *,
+    expert_scales=None,
+    pruning_threshold=None,
+    active_mask=None,
+    local_rank_id=-1,
+    world_size=-1,
+    balance_mode=0,
+):
+    """(ids, mask) of expert_ids [n, k]: where each expert is, out of the places that its row of eplb_table has behind their
+    count: by local_rank_id, for which world_size is divided among them (balance_mode 0), or by the token's number (1). The mask
+    is False for tokens that active_mask [n] hides, and for experts whose expert_scales are less than pruning_threshold [k]
+    times the sum of the token's."""
+    name = "npu_moe_update_expert"
+    check(expert_ids.dim() == 2, name, f"expert_ids are [tokens, k], not {list(expert_ids.shape)}")
+    check(eplb_table.dim() == 2, name, f"eplb_table is [experts, 1 + places], not {list(eplb_table.shape)}")
+    check(balance_mode in (0, 1), name, f"balance_mode is 0 (by rank) or 1 (by token), not {balance_mode}")
+    check((expert_scales is None) == (pruning_threshold is None), name, "expert_scales and pruning_threshold come together")
+    rows = eplb_table[expert_ids.long()]
+    count = rows[..., 0]
+    if balance_mode == 0:
+        fits = 0 <= local_rank_id < world_size
+        check(fits, name, f"balance_mode 0 needs local_rank_id below world_size, not {local_rank_id} and {world_size}")
+        place = local_rank_id // ((world_size + count - 1) // count)
+    else:
+        place = torch.arange(expert_ids.size(0), device=expert_ids.device).unsqueeze(1) % count
+    ids = rows.gather(-1, place.long().unsqueeze(-1) + 1).squeeze(-1).to(expert_ids.dtype)
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    if expert_scales is not None:
+        scales = expert_scales.float()
+        mask = ~(scales < pruning_threshold.reshape(1, -1) * scales.sum(-1, keepdim=True))
+    return ids, mask if active_mask is None else mask & active_mask.bool().unsqueeze(1)
+
+
+@op(
+    "npu_moe_re_routing(Tensor tokens, Tensor expert_token_num_per_rank, *, Tensor? per_token_scales=None,"
+    " int expert_token_num_type=1, int idx_type=0, int? tokens_dtype=None) -> (Tensor, Tensor, Tensor, Tensor)"
+)
+def npu_moe_re_routing(
+    tokens, expert_token_num_per_rank, *, per_token_scales=None, expert_token_num_type=1, idx_type=0, tokens_dtype=None
+):
+    """(tokens, scales, index, count): the tokens that lie rank by rank, expert by expert, as expert_token_num_per_rank [ranks,
+    experts] counts, put expert by expert, rank by rank, with their scales (zeros without them); where each of them was,
+    int32; and how many each expert has."""
+    name = "npu_moe_re_routing"
+    refuse(name, tokens_dtype=tokens_dtype)
+    check(expert_token_num_type == 1, name, f"expert_token_num_type is 1 (counts), not {expert_token_num_type}")
+    check(idx_type == 0, name, f"idx_type is 0 (where a token was), not {idx_type}")
+    counts = expert_token_num_per_rank
+    check(counts.dim() == 2, name, f"expert_token_num_per_rank is [ranks, experts], not {list(counts.shape)}")
+    ends = counts.flatten().long().cumsum(0)
+    part = (torch.arange(tokens.size(0), device=tokens.device).unsqueeze(1) >= ends).sum(1)
+    order = (part % counts.size(1)).argsort(stable=True)
+    scales = tokens.new_zeros(tokens.size(0), dtype=torch.float32) if per_token_scales is None else per_token_scales[order]
+    return tokens[order], scales, order.to(torch.int32), counts.sum(0).to(counts.dtype)
+
+
 @op("npu_moe_init_routing(Tensor x, Tensor row_idx, Tensor expert_idx, int active_num) -> (Tensor, Tensor, Tensor)")
 def npu_moe_init_routing(x, row_idx, expert_idx, active_num):
     """(rows, place, experts): the rows of x once per chosen expert, by rising expert, the first min(active_num, rows) * k of

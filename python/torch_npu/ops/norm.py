@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import group_norm, layer_norm, silu
 
-from ._define import check, op
+from ._define import check, op, precise
 
 
 @op("npu_rms_norm(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)")
@@ -84,29 +84,25 @@ def npu_layer_norm_eval(input, normalized_shape, weight=None, bias=None, eps=1e-
     return layer_norm(input, normalized_shape, weight, bias, eps)
 
 
-def _precise(x):
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
 def _rms_norm(x, gamma, epsilon, operator):
     check(
         0 < gamma.dim() <= x.dim() and x.shape[x.dim() - gamma.dim() :] == gamma.shape,
         operator,
         f"gamma has the shape {list(gamma.shape)}, which is not how the shape {list(x.shape)} of the input ends",
     )
-    precise = _precise(x)
-    rstd = (precise.square().mean(tuple(range(-gamma.dim(), 0)), keepdim=True) + epsilon).rsqrt()
-    return (precise * rstd * _precise(gamma)).to(x.dtype), rstd
+    wide = precise(x)
+    rstd = (wide.square().mean(tuple(range(-gamma.dim(), 0)), keepdim=True) + epsilon).rsqrt()
+    return (wide * rstd * precise(gamma)).to(x.dtype), rstd
 
 
 def _layer_norm(x, gamma, beta, epsilon):
-    precise = _precise(x)
-    var, mean = torch.var_mean(precise, tuple(range(-gamma.dim(), 0)), correction=0, keepdim=True)
+    wide = precise(x)
+    var, mean = torch.var_mean(wide, tuple(range(-gamma.dim(), 0)), correction=0, keepdim=True)
     rstd = (var + epsilon).rsqrt()
-    return ((precise - mean) * rstd * gamma + beta).to(x.dtype), mean, rstd
+    return ((wide - mean) * rstd * gamma + beta).to(x.dtype), mean, rstd
 
 
 def _group_statistics(x, groups, eps):
     with torch.no_grad():
-        var, mean = torch.var_mean(_precise(x).reshape(x.size(0), groups, -1), -1, correction=0)
+        var, mean = torch.var_mean(precise(x).reshape(x.size(0), groups, -1), -1, correction=0)
         return mean.to(x.dtype), (var + eps).rsqrt().to(x.dtype)

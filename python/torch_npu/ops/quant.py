@@ -1,10 +1,11 @@
 """Quantisation. Eight values of four bits, the first lowest, are packed in an int32."""
 
 import torch
+from torch.nn import functional
 
 from .. import _hifloat8 as hifloat8
 from . import dtypes
-from ._define import check, op
+from ._define import check, op, precisely, refuse
 
 _LIMITS = {torch.int8: 127, dtypes.INT4: 7, torch.float8_e4m3fn: 448, torch.float8_e5m2: 57344, dtypes.HIFLOAT8: 32768}
 
@@ -130,6 +131,119 @@ def npu_group_quant(x, scale, group_index, *, offset=None, dst_dtype=None):
     check(scale.size(0) == group_index.numel(), name, f"{group_index.numel()} groups, but {scale.size(0)} rows of scale")
     y = x.float() * scale.float()[_groups(x.size(0), group_index)]
     return rounded(y if offset is None else y + offset.float(), dtypes.of(dst_dtype, torch.int8), name)
+
+
+@op(
+    'npu_dynamic_block_quant(Tensor x, *, float min_scale=0.0, str round_mode="rint", int dst_type=1, int row_block_size=1,'
+    " int col_block_size=128, float dst_type_max=0.0) -> (Tensor y, Tensor scale)"
+)
+def npu_dynamic_block_quant(
+    x, *, min_scale=0.0, round_mode="rint", dst_type=1, row_block_size=1, col_block_size=128, dst_type_max=0.0
+):
+    """(y, scale): x over the scale of its block, rounded to int8 or dst_type. A block has row_block_size rows and col_block_size
+    columns, and the largest magnitude in it over that of dst_type (dst_type_max, if that is not 0), at least min_scale, is its
+    scale, float32."""
+    name = "npu_dynamic_block_quant"
+    dtype = dtypes.of(dst_type)
+    check(x.dim() in (2, 3), name, f"x has 2 or 3 dimensions, not {x.dim()}")
+    check(
+        dtype in _LIMITS and dtype != dtypes.INT4, name, f"dst_type is int8, float8_e4m3fn, float8_e5m2 or hifloat8, not {dtype}"
+    )
+    check(round_mode == "rint" or dtype == dtypes.HIFLOAT8, name, f"round_mode is rint, not {round_mode}")
+    check(min(row_block_size, col_block_size) > 0, name, f"blocks have more than 0 rows and columns, not {row_block_size}")
+    rows, columns = x.shape[-2:]
+    padded = functional.pad(x.float(), (0, -columns % col_block_size, 0, -rows % row_block_size))
+    most = padded.abs().unflatten(-1, (-1, col_block_size)).unflatten(-3, (-1, row_block_size)).amax((-1, -3))
+    scale = (most / (dst_type_max or _LIMITS[dtype])).clamp(min=min_scale)
+    spread = scale.repeat_interleave(row_block_size, -2).repeat_interleave(col_block_size, -1)[..., :rows, :columns]
+    return rounded(x.float() / torch.where(spread == 0, 1, spread), dtype, name), scale
+
+
+@op(
+    "npu_rotate_quant(Tensor x, Tensor rotation, *, Tensor? alpha=None, int? dst_dtype=None, int? axis=-1,"
+    ' str? round_mode="rint", int? scale_alg=0, float? dst_type_max=0.0, bool? transpose_y=False) -> (Tensor, Tensor)'
+)
+@precisely
+def npu_rotate_quant(
+    x,
+    rotation,
+    *,
+    alpha=None,
+    dst_dtype=None,
+    axis=-1,
+    round_mode="rint",
+    scale_alg=0,
+    dst_type_max=0.0,
+    transpose_y=False,
+):
+    """npu_dynamic_quant of the rotated x [rows, n]: each piece of a row, as long as rotation [k, k] is, times rotation. dst_dtype
+    is int8 or quint4x2."""
+    name = "npu_rotate_quant"
+    dtype = dtypes.of(dst_dtype, torch.int8)
+    refuse(name, alpha=alpha)
+    check(dtype in (torch.int8, dtypes.INT4), name, f"dst_dtype is int8 or quint4x2, not {dtype}; float8 has microscales there")
+    check(not transpose_y, name, "transpose_y is False; transpose the result")
+    check(axis in (-1, x.dim() - 1), name, f"axis is -1, the last one, not {axis}")
+    check(
+        round_mode == "rint" and not scale_alg and not dst_type_max,
+        name,
+        "round_mode, scale_alg and dst_type_max stay as they are",
+    )
+    size = rotation.size(-1)
+    check(rotation.dim() == 2 and rotation.size(0) == size, name, f"rotation is [k, k], not {list(rotation.shape)}")
+    check(x.dim() == 2 and x.size(1) % size == 0, name, f"x is [rows, n] with n a multiple of {size}, not {list(x.shape)}")
+    turned = (x.float().unflatten(1, (-1, size)) @ rotation.float()).flatten(1).to(x.dtype)
+    return npu_dynamic_quant(turned, dst_type=dst_dtype)
+
+
+_SCATTER = (
+    "self, Tensor indices, Tensor updates, Tensor quant_scales, Tensor? quant_zero_points=None, int axis=-2, int quant_axis=-1,"
+    " str reduce='update', int? dst_type=None, str? round_mode='rint') -> "
+)
+
+
+@op(f"npu_quant_scatter(Tensor {_SCATTER}Tensor")
+def npu_quant_scatter(self, indices, updates, quant_scales, quant_zero_points=None, axis=-2, quant_axis=-1, **options):
+    """A copy of self, in which the quantised updates lie along the axis: update b in batch b from indices[b] on, or with indices
+    [n, 2] in batch indices[b, 0] from indices[b, 1] on. They are quantised as by npu_quantize, with a scale and a zero point per
+    element of quant_axis, the last one."""
+    return npu_quant_scatter_(self.clone(), indices, updates, quant_scales, quant_zero_points, axis, quant_axis, **options)
+
+
+@op(f"npu_quant_scatter_(Tensor(a!) {_SCATTER}Tensor(a!)")
+def npu_quant_scatter_(
+    self,
+    indices,
+    updates,
+    quant_scales,
+    quant_zero_points=None,
+    axis=-2,
+    quant_axis=-1,
+    reduce="update",
+    dst_type=None,
+    round_mode="rint",
+):
+    """npu_quant_scatter in place."""
+    name = "npu_quant_scatter"
+    check(reduce == "update", name, f"reduce is update, not {reduce}")
+    check(round_mode == "rint", name, f"round_mode is rint, not {round_mode}")
+    check(updates.dim() == self.dim() >= 3, name, f"updates {list(updates.shape)} have the dimensions of {list(self.shape)}")
+    axis, quant_axis = axis % self.dim(), quant_axis % self.dim()
+    check(0 < axis < self.dim() - 1, name, f"the axis is neither the first nor the last, but {axis}")
+    check(quant_axis == self.dim() - 1, name, f"quant_axis is the last one, not {quant_axis}")
+    count = updates.size(0)
+    pairs = indices.dim() == 2 and indices.size(1) == 2
+    check(
+        indices.size(0) == count and (indices.dim() == 1 or pairs),
+        name,
+        f"indices are [{count}] or [{count}, 2], as there are {count} updates, not {list(indices.shape)}",
+    )
+    zero = None if quant_zero_points is None else quant_zero_points.flatten()
+    values = npu_quantize(updates, quant_scales.flatten(), zero, dst_type if dst_type is not None else torch.int8, -1)
+    batch, start = indices.long().unbind(1) if pairs else (torch.arange(count, device=self.device), indices.long())
+    steps = start.unsqueeze(1) + torch.arange(updates.size(axis), device=self.device)
+    self.movedim(axis, 1)[batch.unsqueeze(1), steps] = values.movedim(axis, 1).to(self.dtype)
+    return self
 
 
 @op("npu_trans_quant_param(Tensor scale, Tensor? offset=None, int? round_mode=0) -> Tensor")

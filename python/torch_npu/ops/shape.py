@@ -16,18 +16,14 @@ def npu_confusion_transpose(self, perm, shape, transpose_first):
 @op(
     "npu_transpose(Tensor self, int[] perm, bool require_contiguous=True) -> Tensor",
     called=lambda self, perm, require_contiguous=True, out=None: ...,
+    out="*, Tensor(a!) out",
 )
 def npu_transpose(self, perm, require_contiguous=True):
     """The permuted tensor, copied."""
     return self.permute(perm).clone(memory_format=torch.contiguous_format)
 
 
-@op("npu_transpose.out(Tensor self, int[] perm, bool require_contiguous=True, *, Tensor(a!) out) -> Tensor(a!)")
-def npu_transpose_out(self, perm, require_contiguous=True, *, out):
-    return _into(out, self.permute(perm))
-
-
-@op("npu_slice(Tensor self, int[] offsets, int[] size) -> Tensor")
+@op("npu_slice(Tensor self, int[] offsets, int[] size) -> Tensor", out="*, Tensor(a!) out")
 def npu_slice(self, offsets, size):
     """What begins at offsets and has that size; -1 is the rest."""
     name = "npu_slice"
@@ -40,14 +36,10 @@ def npu_slice(self, offsets, size):
     return self.clone(memory_format=torch.contiguous_format)
 
 
-@op("npu_slice.out(Tensor self, int[] offsets, int[] size, *, Tensor(a!) out) -> Tensor(a!)")
-def npu_slice_out(self, offsets, size, *, out):
-    return _into(out, npu_slice(self, offsets, size))
-
-
 @op(
     "npu_indexing(Tensor self, int[] begin, int[] end, int[] strides, int begin_mask=0, int end_mask=0, int ellipsis_mask=0,"
-    " int new_axis_mask=0, int shrink_axis_mask=0) -> Tensor"
+    " int new_axis_mask=0, int shrink_axis_mask=0) -> Tensor",
+    out="*, Tensor(a!) out",
 )
 def npu_indexing(self, begin, end, strides, begin_mask=0, end_mask=0, ellipsis_mask=0, new_axis_mask=0, shrink_axis_mask=0):
     """self[begin:end:strides], position by position. Bit i of a mask says of position i: it has no begin, has no end, is an
@@ -81,13 +73,13 @@ def npu_pad(input, paddings):
     return functional.pad(input, [n for pair in reversed(pairs) for n in pair])
 
 
-@op("npu_reshape(Tensor self, int[] shape, bool can_refresh=False) -> Tensor")
+@op("npu_reshape(Tensor self, int[] shape, bool can_refresh=False) -> Tensor", out="*, Tensor(a!) out")
 def npu_reshape(self, shape, can_refresh=False):
     """The tensor as shape, copied."""
     return self.reshape(shape).clone()
 
 
-@op("npu_broadcast(Tensor self, int[] size) -> Tensor")
+@op("npu_broadcast(Tensor self, int[] size) -> Tensor", out="*, Tensor(a!) out")
 def npu_broadcast(self, size):
     """The expanded tensor, copied."""
     return self.expand(size).contiguous()
@@ -132,7 +124,7 @@ def npu_min(self, dim, keepdim=False):
     return values, indices.to(torch.int32)
 
 
-@op("npu_sort_v2(Tensor self, int dim=-1, bool descending=False) -> Tensor")
+@op("npu_sort_v2(Tensor self, int dim=-1, bool descending=False) -> Tensor", out="*, Tensor(a!) out")
 def npu_sort_v2(self, dim=-1, descending=False):
     """The sorted values."""
     return self.sort(dim, descending).values
@@ -216,11 +208,6 @@ def npu_prefetch(self, dependency, max_size, offset=0):
 def one_(self):
     """self.fill_(1)."""
     return self.fill_(1)
-
-
-def _into(out, result):
-    out.resize_(result.shape)
-    return out.copy_(result)
 
 
 def _places(x, indices, operator):
