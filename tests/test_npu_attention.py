@@ -290,3 +290,35 @@ def test_inference_of_packed_queries_reads_pages(device, heads_first):
         torch_npu.npu_fused_infer_attention_score_v2(q, *pages, input_layout="TND", block_table=table)
     with pytest.raises(NotImplementedError, match="does not offer the argument quant_scale_out"):
         torch_npu.npu_fused_infer_attention_score_v2(q, q, q, quant_scale_out=torch.ones(1))
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_the_ends_of_sequences_may_be_tensors(device):
+    q, k, v = (x.transpose(1, 2).flatten(0, 1).to(device) for x in QKV)
+    first = torch_npu.npu_fusion_attention(q, k, v, 4, "TND", scale=0.3, actual_seq_qlen=[6, 12], actual_seq_kvlen=[6, 12])
+    ends = torch.tensor([6, 12], device=device)
+    third = torch_npu.npu_fusion_attention_v3(q, k, v, 4, "TND", scale=0.3, actual_seq_qlen=ends, actual_seq_kvlen=ends)
+    assert len(third) == 6 and all(torch.equal(a, b) for a, b in zip(first[:4], third[:4], strict=True))
+    assert [x.tolist() for x in third[4:]] == [[0], [0]]
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_attention_by_two_ways(device):
+    q, k1, v1 = rand(2, 2, 3, 4, 5), rand(2, 2, 3, 6, 5), rand(2, 2, 3, 6, 5, seed=1)
+    k2, v2, mask = rand(2, 2, 6, 4, 5), rand(2, 2, 6, 4, 5, seed=1), torch.zeros(2, 1, 3, 1, 6, dtype=torch.bool)
+    mask[..., 2:4] = True
+    expected = torch.zeros_like(q)
+    lse = torch.zeros(2, 2, 3, 4, dtype=torch.double)
+    for b, h, n, m in itertools.product(range(2), range(2), range(3), range(4)):
+        scores = 0.5 * (k1[b, h, n] + k2[b, h, :, m]) @ q[b, h, n, m]
+        scores = scores.masked_fill(mask[b, 0, n, 0], float("-inf"))
+        expected[b, h, n, m] = scores.softmax(0) @ (v1[b, h, n] + v2[b, h, :, m])
+        lse[b, h, n, m] = scores.logsumexp(0)
+    most, total, out = torch_npu.npu_fused_floyd_attention(
+        *(x.to(device) for x in (q, k1, v1, k2, v2)), atten_mask=mask.to(device), scale_value=0.5
+    )
+    close(out, expected, rtol=1e-9, atol=1e-9)
+    assert most.shape == total.shape == (2, 2, 3, 4, 8)
+    close((most + total.log())[..., 0].double(), lse)
+    call = lambda *given: torch_npu.npu_fused_floyd_attention(*given, scale_value=0.5)[2]  # noqa: E731
+    assert gradcheck(call, [x.clone().requires_grad_() for x in (q, k1, v1, k2, v2)], fast_mode=True)

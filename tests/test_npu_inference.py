@@ -154,6 +154,31 @@ def test_tokens_are_scattered_into_pages(device, mode):
 
 
 @DEVICES
+@pytest.mark.parametrize("offset", [None, [2, 0]])
+def test_tokens_are_gathered_from_pages(device, offset):
+    pages, tables, lengths = rand(5, 2, 3, 4).float(), torch.tensor([[4, 0, 2], [1, -1, 3]], dtype=torch.int32), [3, 4]
+    values = rand(5, 2, 3, 5).float()
+    expected = []
+    for b, size in enumerate(lengths):
+        start = 0 if offset is None else offset[b] // 2
+        for j in range(size):
+            column = start + j // 2
+            page = tables[b, column].item() if column < 3 else -1
+            expected.append((pages[page, j % 2], values[page, j % 2]) if page >= 0 else (torch.zeros(3, 4), torch.zeros(3, 5)))
+    wanted = [torch.stack([*column, torch.full_like(column[0], 9.0)]) for column in zip(*expected, strict=True)]
+    put = lambda t: t.to(device)  # noqa: E731
+    filled = torch.full((8, 3, 4), 9.0, device=device), torch.full((8, 3, 5), 9.0, device=device)
+    options = {} if offset is None else {"seq_offset": put(torch.tensor(offset))}
+    given = put(pages), put(values), put(tables)
+    ends = put(torch.tensor([0, 3, 7]))
+    copies = torch_npu.npu_gather_pa_kv_cache_functional(*given, ends, *filled, is_seq_lens_cumsum=True, **options)
+    close(tuple(copies), tuple(wanted))
+    assert (filled[0] == 9).all()
+    assert torch_npu.npu_gather_pa_kv_cache(*given, put(torch.tensor(lengths)), *filled, **options) is None
+    close(filled, tuple(wanted))
+
+
+@DEVICES
 def test_a_step_to_the_next_token(device):
     tables = torch.tensor([[4, 2, 9], [1, 3, 5], [7, 0, 6]], device=device)
     state = [torch.tensor(row, device=device) for row in ([1, 2, 3], [0, 0, 8], [3, 4, 9], [9, 9, 9])]

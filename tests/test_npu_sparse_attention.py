@@ -288,3 +288,106 @@ def test_what_does_not_fit_is_refused():
         )
     with pytest.raises(NotImplementedError, match="does not offer the argument sinks"):
         torch_npu.npu_sparse_lightning_indexer_grad_kl_loss(q, k, q, k, w, indices, w, w, 1.0, sinks=rand(4))
+
+
+def places_of(sizes):
+    """(sequence, place) of each token."""
+    return [(i, j) for i, size in enumerate(sizes) for j in range(size)]
+
+
+@DEVICES
+def test_compressed_keys_are_weighted_sums_of_blocks(device):
+    x, weight, ends = rand(13, 2, 4).half(), rand(4, 2).half(), [6, 8, 13]
+    wide = x.float()
+    blocks = [range(start, start + 4) for start in (0, 2, 8)]
+    expected = torch.stack([sum(weight[i].float().unsqueeze(1) * wide[t] for i, t in enumerate(block)) for block in blocks])
+    out = torch_npu.npu_nsa_compress(x.to(device), weight.to(device), 4, 2, actual_seq_len=ends)
+    close(out.cpu(), expected.half(), rtol=2e-3, atol=2e-3)
+    assert torch_npu.npu_nsa_compress(x[:3].to(device), weight.to(device), 4, 2).shape == (0, 2, 4)
+    pages, table, lengths = rand(5, 3, 2, 4).half(), torch.tensor([[4, 1, 0], [2, 3, -1]], dtype=torch.int32), [8, 5]
+    cache = torch.ones(3, 2, 4).half()
+    got = torch_npu.npu_nsa_compress_infer(
+        pages.to(device), weight.to(device), torch.tensor([2, 0]).to(device), 4, 2, 3, block_table=table.to(device),
+        actual_seq_len=lengths, cache=cache.clone().to(device),
+    )  # fmt: skip
+    tokens = pages[table[0].long()].flatten(0, 1)[4:8].float()
+    cache[2] = (tokens * weight.float().unsqueeze(-1)).sum(0).half()
+    close(got.cpu(), cache, rtol=2e-3, atol=2e-3)
+
+
+@DEVICES
+def test_attention_to_chosen_blocks(device):
+    q, k, v = rand(5, 4, 6).float(), rand(10, 2, 6).float(), rand(10, 2, 3).float()
+    ends_q, ends_k = [2, 5], [4, 10]
+    indices = torch.tensor([[0, 1], [1, 0], [0, 2], [2, 1], [1, 0]], dtype=torch.int32).unsqueeze(1).repeat(1, 2, 1)
+    out, most, total = torch_npu.npu_nsa_select_attention(
+        q.to(device),
+        k.to(device),
+        v.to(device),
+        indices.to(device),
+        0.5,
+        4,
+        2,
+        2,
+        actual_seq_qlen=ends_q,
+        actual_seq_kvlen=ends_k,
+    )
+    assert most.shape == total.shape == (5, 4, 8)
+    for t, (sequence, _) in enumerate(places_of([2, 3])):
+        first = [0, 4][sequence]
+        for n in range(4):
+            seen = [first + 2 * b + j for b in indices[t, n // 2].tolist() for j in range(2)]
+            scores = 0.5 * k[seen, n // 2] @ q[t, n]
+            close(out[t, n].cpu(), scores.softmax(0) @ v[seen, n // 2])
+            close((most + total.log())[t, n, 0].cpu(), scores.logsumexp(0))
+
+
+@DEVICES
+def test_attention_to_compressed_keys_scores_blocks(device):
+    q, k, v = rand(5, 4, 6).float(), rand(15, 2, 6).float(), rand(15, 2, 3).float()
+    ends_q, ends_k, ends_b = [2, 5], [7, 15], [3, 7]
+    hidden = torch.zeros(3, 8, dtype=torch.bool)
+    hidden[:, 5] = True
+    always = torch.zeros(3, 4, dtype=torch.bool)
+    always[1, 2] = True
+    out, best, most, _ = torch_npu.npu_nsa_compress_attention(
+        q.to(device), k.to(device), v.to(device), 0.5, 4, 4, 2, 4, 2, topk_mask=always.to(device), atten_mask=hidden.to(device),
+        actual_seq_qlen=ends_q, actual_cmp_seq_kvlen=ends_k, actual_sel_seq_kvlen=ends_b,
+    )  # fmt: skip
+    assert best.shape == (5, 2, 2) and best.dtype == torch.int32 and most.shape == (5, 4, 8)
+    # Blocks and compressed keys of 4 tokens, at a stride of 2: block b meets the keys 2 b + 2, 2 b + 1 (twice) and 2 b.
+    for t, (sequence, place) in enumerate(places_of([2, 3])):
+        first, keys, blocks = [(0, 7, 3), (7, 8, 4)][sequence]
+        for group in range(2):
+            score = torch.zeros(blocks)
+            for n in (2 * group, 2 * group + 1):
+                scores = (0.5 * k[first : first + keys, group] @ q[t, n]).masked_fill(hidden[place, :keys], float("-inf"))
+                weights = scores.softmax(0)
+                close(out[t, n].cpu(), weights @ v[first : first + keys, group])
+                for b in range(blocks):
+                    for key, times in ((2 * b + 2, 1), (2 * b + 1, 2), (2 * b, 1)):
+                        score[b] += times * weights[key] if key < keys else 0
+            order = sorted(range(blocks), key=lambda b: (not always[place, b], -score[b].item()))
+            assert best[t, group].tolist() == order[:2]
+
+
+@DEVICES
+@pytest.mark.parametrize("layout", ["BSND", "TND"])
+def test_the_gradient_of_the_indexer_by_name(device, layout):
+    q, k, w = rand(2, 3, 4, 5), rand(2, 6, 1, 5), rand(2, 3, 4)
+    ends = {}
+    if layout == "TND":
+        q, k, w = q.flatten(0, 1), k.flatten(0, 1), w.flatten(0, 1)
+        ends = {"actual_seq_lengths_query": torch.tensor([3, 6]), "actual_seq_lengths_key": torch.tensor([6, 12])}
+    leaves = [x.float().requires_grad_() for x in (q, k, w)]
+    indices, values = torch_npu.npu_lightning_indexer(
+        *leaves, layout_query=layout, layout_key=layout, sparse_count=4, return_value=True, **ends
+    )
+    dy = rand(*values.shape).float()
+    values.backward(dy)
+    ends = {name: t.to(device) for name, t in ends.items()}
+    grads = torch_npu.npu_lightning_indexer_grad(
+        *(x.detach().to(device) for x in leaves[:2]), dy.to(device), indices.to(device), leaves[2].detach().to(device),
+        layout=layout, **ends,
+    )  # fmt: skip
+    close(tuple(grads), tuple(leaf.grad for leaf in leaves))

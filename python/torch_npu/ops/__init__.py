@@ -17,13 +17,14 @@ import torch
 FAMILIES = {
     "activation": "fast_gelu npu_fast_gelu npu_gelu npu_gelu_mul npu_geglu npu_swiglu npu_clipped_swiglu npu_mish npu_silu"
     " npu_silu_",
-    "attention": "npu_fusion_attention npu_fusion_attention_v2",
+    "attention": "npu_fusion_attention npu_fusion_attention_v2 npu_fusion_attention_v3 npu_fused_floyd_attention",
     "backward": "npu_rms_norm_backward npu_swiglu_backward npu_fast_gelu_backward npu_gelu_backward npu_geglu_grad"
     " npu_rotary_mul_backward npu_linear_backward npu_softmax_cross_entropy_with_logits_backward"
     " npu_scaled_masked_softmax_backward",
     "boxes": "npu_iou npu_ptiou npu_giou npu_diou npu_ciou npu_bounding_box_encode npu_bounding_box_decode npu_yolo_boxes_encode"
     " npu_anchor_response_flags npu_grid_assign_positive",
-    "cache": "npu_scatter_pa_kv_cache npu_scatter_pa_kv_cache_functional npu_advance_step_flashattn",
+    "cache": "npu_scatter_pa_kv_cache npu_scatter_pa_kv_cache_functional npu_advance_step_flashattn npu_gather_pa_kv_cache"
+    " npu_gather_pa_kv_cache_functional",
     "collective": "npu_mm_all_reduce_base npu_mm_reduce_scatter_base npu_quant_mm_reduce_scatter npu_all_gather_base_mm"
     " npu_all_gather_quant_mm npu_all_to_all_matmul npu_all_to_all_quant_matmul npu_matmul_all_to_all"
     " npu_quant_matmul_all_to_all npu_alltoallv_gmm npu_alltoallv_quant_gmm npu_gmm_alltoallv npu_quant_gmm_alltoallv"
@@ -35,24 +36,30 @@ FAMILIES = {
     " npu_multi_head_attention",
     "format": "npu_format_cast npu_format_cast_ _npu_format_cast get_npu_format empty_with_format unsafe_empty_with_format"
     " empty_with_swapped_memory get_storage_size copy_memory_ npu_change_data_ptr",
-    "grouped": "npu_grouped_matmul npu_ffn npu_grouped_matmul_finalize_routing",
+    "fused_quant": "npu_rms_norm_quant npu_add_rms_norm_quant npu_add_rms_norm_dynamic_quant npu_swiglu_quant"
+    " npu_dequant_swiglu_quant",
+    "grouped": "npu_grouped_matmul npu_ffn npu_grouped_matmul_finalize_routing npu_grouped_matmul_swiglu_quant"
+    " npu_grouped_matmul_swiglu_quant_v2",
     "hyper": "npu_mhc_pre npu_mhc_post npu_mhc_post_backward npu_mhc_sinkhorn",
     "indexer": "npu_lightning_indexer npu_quant_lightning_indexer npu_dense_lightning_indexer_softmax_lse"
-    " npu_dense_lightning_indexer_grad_kl_loss npu_sparse_lightning_indexer_grad_kl_loss",
+    " npu_dense_lightning_indexer_grad_kl_loss npu_sparse_lightning_indexer_grad_kl_loss npu_lightning_indexer_grad",
     "infer_attention": "npu_prompt_flash_attention npu_incre_flash_attention npu_fused_infer_attention_score"
     " npu_fused_infer_attention_score_v2",
-    "linear": "npu_linear npu_bmmV2 npu_transpose_batchmatmul matmul_checksum",
+    "linear": "npu_linear npu_bmmV2 npu_transpose_batchmatmul matmul_checksum npu_fused_matmul",
     "linear_attention": "npu_recurrent_gated_delta_rule npu_recurrent_gated_delta_rule_functional npu_chunk_gated_delta_rule"
     " npu_masked_causal_conv1d npu_fused_causal_conv1d",
     "loss": "npu_softmax_cross_entropy_with_logits npu_cross_entropy_loss npu_scaled_masked_softmax"
-    " npu_masked_softmax_with_rel_pos_bias",
+    " npu_masked_softmax_with_rel_pos_bias npu_fused_linear_online_max_sum npu_fused_cross_entropy_loss_with_max_sum"
+    " npu_fused_linear_cross_entropy_loss_with_max_sum_backward",
     "mla": "npu_mla_prolog npu_mla_prolog_v2 npu_kv_rmsnorm_rope_cache",
     "moe": "npu_moe_compute_expert_tokens npu_moe_finalize_routing npu_moe_gating_top_k npu_moe_gating_top_k_softmax"
     " npu_moe_gating_top_k_softmax_v2 npu_moe_init_routing npu_moe_init_routing_v2 npu_moe_token_permute"
-    " npu_moe_token_unpermute npu_moe_gating_top_k_backward npu_moe_update_expert npu_moe_re_routing",
+    " npu_moe_token_unpermute npu_moe_gating_top_k_backward npu_moe_update_expert npu_moe_re_routing"
+    " npu_moe_token_permute_with_routing_map npu_moe_token_unpermute_with_routing_map",
     "nms": "npu_batch_nms npu_nms_v4 npu_nms_with_mask",
     "norm": "npu_rms_norm npu_gemma_rms_norm npu_add_rms_norm npu_add_rms_norm_cast npu_add_layer_norm npu_deep_norm"
-    " npu_group_norm_silu npu_group_norm_swish npu_layer_norm_eval",
+    " npu_group_norm_silu npu_group_norm_swish npu_layer_norm_eval npu_add_rms_norm_v2 npu_add_rms_norm_v2_functional",
+    "nsa": "npu_nsa_compress npu_nsa_compress_infer npu_nsa_compress_attention npu_nsa_select_attention",
     "quant": "npu_quantize npu_anti_quant npu_dynamic_quant npu_dynamic_quant_asymmetric npu_group_quant npu_trans_quant_param"
     " npu_convert_weight_to_int4pack npu_dtype_cast _npu_dtype_cast npu_dtype_cast_ npu_dynamic_block_quant npu_rotate_quant"
     " npu_quant_scatter npu_quant_scatter_",

@@ -132,5 +132,7 @@ def _public(name, arguments, function, called):
 
 
 def _parameter(argument):
+    if argument.kwarg_only and not argument.has_default_value():
+        return inspect.Parameter(argument.name, inspect.Parameter.KEYWORD_ONLY)
     default = argument.default_value if argument.has_default_value() else inspect.Parameter.empty
     return inspect.Parameter(argument.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)

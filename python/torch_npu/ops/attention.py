@@ -11,7 +11,7 @@ with the first prefix[b] keys visible. Without a mask nothing is hidden, whateve
 
 import torch
 
-from ._define import check, op, precisely, refuse
+from ._define import check, op, precise, precisely, refuse
 
 EVERYTHING = 2147483647
 
@@ -117,6 +117,71 @@ def npu_fusion_attention_v2(
         name, query, key, value, head_num, input_layout, pse, pse_type == 1, mask, scale, keep_prob, actual_seq_qlen,
         actual_seq_kvlen, sink, seed, offset,
     )  # fmt: skip
+
+
+@op(
+    "npu_fusion_attention_v3(Tensor query, Tensor key, Tensor value, int head_num, str input_layout, Tensor? pse=None,"
+    " Tensor? padding_mask=None, Tensor? atten_mask=None, float scale=1., float keep_prob=1., int pre_tockens=2147483647,"
+    " int next_tockens=2147483647, int inner_precise=0, SymInt[]? prefix=None, Tensor? actual_seq_qlen=None,"
+    " Tensor? actual_seq_kvlen=None, int sparse_mode=0, bool gen_mask_parallel=True, bool sync=False,"
+    ' str softmax_layout="", Tensor? sink=None) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)'
+)
+def npu_fusion_attention_v3(
+    query,
+    key,
+    value,
+    head_num,
+    input_layout,
+    pse=None,
+    padding_mask=None,
+    atten_mask=None,
+    scale=1.0,
+    keep_prob=1.0,
+    pre_tockens=EVERYTHING,
+    next_tockens=EVERYTHING,
+    inner_precise=0,
+    prefix=None,
+    actual_seq_qlen=None,
+    actual_seq_kvlen=None,
+    sparse_mode=0,
+    gen_mask_parallel=True,
+    sync=False,
+    softmax_layout="",
+    sink=None,
+):
+    """npu_fusion_attention with the ends of sequences as tensors, which are read back, and seed and offset as tensors: (out,
+    softmax_max, softmax_sum, empty, seed, offset)."""
+    name = "npu_fusion_attention_v3"
+    refuse(name, padding_mask=padding_mask)
+    mask = _Mask(name, atten_mask, sparse_mode, pre_tockens, next_tockens, prefix)
+    ends = (None if each is None else each.tolist() for each in (actual_seq_qlen, actual_seq_kvlen))
+    *results, seed, offset, _ = _train(
+        name, query, key, value, head_num, input_layout, pse, True, mask, scale, keep_prob, *ends, sink, 0, 0
+    )
+    return *results, *(torch.tensor([number], device=query.device) for number in (seed, offset))
+
+
+@op(
+    "npu_fused_floyd_attention(Tensor query_ik, Tensor key_ij, Tensor value_ij, Tensor key_jk, Tensor value_jk, *,"
+    " Tensor? atten_mask=None, float scale_value=1.) -> (Tensor, Tensor, Tensor)"
+)
+@precisely
+def npu_fused_floyd_attention(query_ik, key_ij, value_ij, key_jk, value_jk, *, atten_mask=None, scale_value=1.0):
+    """(softmax_max, softmax_sum, out [B, H, N, M, D]): attention over K of query_ik [B, H, N, M, D] to key_ij, value_ij [B, H,
+    N, K, D] and key_jk, value_jk [B, H, K, M, D]: the softmax of scale_value (query key_ij + query key_jk), hidden where
+    atten_mask [B, 1, N, 1, K] is True, times value_ij + value_jk. The statistics are float32 [B, H, N, M, 8]."""
+    q, k1, v1, k2, v2 = (precise(x) for x in (query_ik, key_ij, value_ij, key_jk, value_jk))
+    scores = torch.einsum("bhnmd,bhnkd->bhnmk", q, k1) + torch.einsum("bhnmd,bhkmd->bhnmk", q, k2)
+    scores = scores * scale_value
+    if atten_mask is not None:
+        scores = scores.masked_fill(atten_mask.bool(), float("-inf"))
+    most = scores.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
+    weights = (scores - most).exp()
+    total = weights.sum(-1, keepdim=True)
+    weights = weights / torch.where(total == 0, 1, total)
+    out = torch.einsum("bhnmk,bhnkd->bhnmd", weights, v1) + torch.einsum("bhnmk,bhkmd->bhnmd", weights, v2)
+    statistics = (x.detach().float().expand(*x.shape[:-1], 8) for x in (most, total))
+    return *statistics, out.to(query_ik.dtype)
 
 
 class _Mask:

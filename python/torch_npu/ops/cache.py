@@ -49,6 +49,53 @@ def npu_scatter_pa_kv_cache_functional(key, value, key_cache, value_cache, slot_
 
 
 @op(
+    "npu_gather_pa_kv_cache(Tensor key_cache, Tensor value_cache, Tensor block_tables, Tensor seq_lens, Tensor(a!) key,"
+    " Tensor(b!) value, *, Tensor? seq_offset=None, bool is_seq_lens_cumsum=False) -> ()"
+)
+def npu_gather_pa_kv_cache(
+    key_cache, value_cache, block_tables, seq_lens, key, value, *, seq_offset=None, is_seq_lens_cumsum=False
+):
+    """Fills key and value [T, N, D] with the first seq_lens[b] tokens of each sequence, one behind the other, out of the pages
+    block_tables[b] of [pages, block, N, D], or from the page of the token seq_offset[b] on. With is_seq_lens_cumsum, sequence b
+    has seq_lens[b + 1] - seq_lens[b]. Pages that are not there are zeros; tokens behind the sequences stay as they are."""
+    name = "npu_gather_pa_kv_cache"
+    lengths = seq_lens.diff() if is_seq_lens_cumsum else seq_lens
+    check(
+        block_tables.dim() == 2 and lengths.numel() == block_tables.size(0),
+        name,
+        f"block_tables are [{lengths.numel()}, blocks], one row per sequence, not {list(block_tables.shape)}",
+    )
+    ends = lengths.long().cumsum(0)
+    token = torch.arange(key.size(0), device=key.device)
+    row = (token.unsqueeze(1) >= ends).sum(1)
+    counts, row = row < ends.numel(), row.clamp(max=ends.numel() - 1)
+    place = token - (ends - lengths)[row]
+    for cache, filled in ((key_cache, key), (value_cache, value)):
+        check(
+            cache.dim() == 4 and cache.shape[2:] == filled.shape[1:], name, f"pages are {['pages', 'block', *filled.shape[1:]]}"
+        )
+        block = cache.size(1)
+        column = place // block + (0 if seq_offset is None else seq_offset.long()[row] // block)
+        page = block_tables[row, column.clamp(0, block_tables.size(1) - 1)].long()
+        there = (column < block_tables.size(1)) & (page >= 0) & (page < cache.size(0))
+        tokens = cache[page.clamp(0, cache.size(0) - 1), place % block]
+        shape = (-1, *[1] * (filled.dim() - 1))
+        tokens = torch.where(there.view(shape), tokens, 0)
+        filled.copy_(torch.where(counts.view(shape), tokens, filled))
+
+
+@op(
+    "npu_gather_pa_kv_cache_functional(Tensor key_cache, Tensor value_cache, Tensor block_tables, Tensor seq_lens, Tensor key,"
+    " Tensor value, *, Tensor? seq_offset=None, bool is_seq_lens_cumsum=False) -> (Tensor, Tensor)"
+)
+def npu_gather_pa_kv_cache_functional(key_cache, value_cache, block_tables, seq_lens, key, value, **options):
+    """npu_gather_pa_kv_cache into copies of key and value, which it returns."""
+    filled = key.clone(), value.clone()
+    npu_gather_pa_kv_cache(key_cache, value_cache, block_tables, seq_lens, *filled, **options)
+    return filled
+
+
+@op(
     "npu_advance_step_flashattn(Tensor(a!) input_tokens, Tensor sampled_token_ids, Tensor(b!) input_positions,"
     " Tensor(c!) seq_lens, Tensor(d!) slot_mapping, Tensor block_tables, int num_seqs, int num_queries, int block_size, *,"
     " Tensor? spec_token=None, Tensor? accepted_num=None) -> ()"

@@ -6,7 +6,7 @@ from torch.nn.functional import gelu, relu, silu
 from . import dtypes
 from ._define import check, op, refuse
 from .activation import npu_fast_gelu
-from .quant import integer_matmul
+from .quant import integer_matmul, npu_dynamic_quant
 
 _QUANTISED = (
     "Tensor[]? bias=None, Tensor[]? scale=None, Tensor[]? offset=None, Tensor[]? antiquant_scale=None,"
@@ -159,6 +159,51 @@ def npu_grouped_matmul_finalize_routing(
 
 
 @op(
+    "npu_grouped_matmul_swiglu_quant(Tensor x, Tensor weight, Tensor group_list, Tensor weight_scale, Tensor x_scale, *,"
+    " Tensor? bias=None, Tensor? offset=None) -> (Tensor, Tensor, Tensor)"
+)
+def npu_grouped_matmul_swiglu_quant(x, weight, group_list, weight_scale, x_scale, *, bias=None, offset=None):
+    """(y, scale, empty): npu_grouped_matmul_swiglu_quant_v2 with groups that end at group_list."""
+    name = "npu_grouped_matmul_swiglu_quant"
+    refuse(name, bias=bias, offset=offset)
+    y, scale = _swiglu_quant(name, x, weight, weight_scale, x_scale, group_list, 0)
+    return y, scale, scale.new_empty(())
+
+
+@op(
+    "npu_grouped_matmul_swiglu_quant_v2(Tensor x, Tensor[] weight, Tensor[] weight_scale, Tensor x_scale, Tensor group_list, *,"
+    " Tensor? smooth_scale=None, Tensor[]? weight_assist_matrix=None, Tensor? bias=None, int? dequant_mode=0,"
+    " int? dequant_dtype=0, int? quant_mode=0, int? quant_dtype=1, int? group_list_type=0, int[]? tuning_config=None,"
+    " int? x_dtype=None, int? weight_dtype=None, int? weight_scale_dtype=None, int? x_scale_dtype=None) -> (Tensor, Tensor)"
+)
+def npu_grouped_matmul_swiglu_quant_v2(
+    x,
+    weight,
+    weight_scale,
+    x_scale,
+    group_list,
+    *,
+    weight_assist_matrix=None,
+    dequant_mode=0,
+    dequant_dtype=0,
+    quant_mode=0,
+    quant_dtype=1,
+    group_list_type=0,
+    tuning_config=None,
+    **others,
+):
+    """(y, scale): the int8 groups x [m, k] @ weight [e, k, n], times weight_scale [e, n] and x_scale [m]; silu of the left half
+    of n times the right one; by npu_dynamic_quant int8 [m, n / 2]. Rows behind the last group are zeros. group_list says where
+    the groups end, with group_list_type 1 how many rows they have."""
+    name = "npu_grouped_matmul_swiglu_quant_v2"
+    refuse(name, weight_assist_matrix=weight_assist_matrix or None, **others)
+    check(len(weight) == len(weight_scale) == 1, name, "weight and weight_scale are lists of one tensor")
+    check(dequant_mode == quant_mode == 0, name, f"dequant_mode and quant_mode are 0, not {dequant_mode} and {quant_mode}")
+    check(dtypes.of(quant_dtype) == torch.int8, name, f"quant_dtype is int8, not {dtypes.of(quant_dtype)}")
+    return _swiglu_quant(name, x, weight[0], weight_scale[0], x_scale, group_list, group_list_type)
+
+
+@op(
     "npu_ffn(Tensor x, Tensor weight1, Tensor weight2, str activation, *, int[]? expert_tokens=None, int[]? "
     "expert_tokens_index=None, Tensor? bias1=None, Tensor? bias2=None, Tensor? scale=None, Tensor? offset=None, Tensor? "
     "deq_scale1=None, Tensor? deq_scale2=None, Tensor? antiquant_scale1=None, Tensor? antiquant_scale2=None, Tensor? "
@@ -183,6 +228,21 @@ def npu_ffn(x, weight1, weight2, activation, *, expert_tokens=None, expert_token
         own = [None if bias is None else bias[i] for bias in (bias1, bias2)]
         parts.append(plus(act(plus(rows[start:end] @ weight1[i], own[0])) @ weight2[i], own[1]))
     return torch.cat(parts).unflatten(0, x.shape[:-1])
+
+
+def _swiglu_quant(name, x, weight, weight_scale, x_scale, group_list, kind):
+    check(x.dtype == weight.dtype == torch.int8, name, f"x and weight are int8, not {x.dtype} and {weight.dtype}")
+    ends = _ends(group_list, kind, name)
+    fits = len(ends) == weight.size(0) and ends[-1] <= x.size(0)
+    check(fits, name, f"weight has {weight.size(0)} groups, and x {x.size(0)} rows, but the groups end at {ends}")
+    starts = [0, *ends[:-1]]
+    parts = [
+        integer_matmul(x[a:b], weight[i]).float() * weight_scale[i].float()
+        for i, (a, b) in enumerate(zip(starts, ends, strict=True))
+    ]
+    y = torch.cat(parts) * x_scale.flatten()[: ends[-1]].float().unsqueeze(1)
+    y = torch.nn.functional.pad(_ACTIVATIONS["swiglu"](y), (0, 0, 0, x.size(0) - ends[-1]))
+    return npu_dynamic_quant(y)
 
 
 def _gated(act):

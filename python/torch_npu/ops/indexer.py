@@ -156,7 +156,8 @@ def npu_dense_lightning_indexer_grad_kl_loss(
     most, total = (each.reshape(*scores.shape[:2], 1) for each in (softmax_max_index, softmax_sum_index))
     predicted = torch.where(scores == float("-inf"), 0, (scores - most).exp() / total)
     target = _target(query, key, query_rope, key_rope, scores > float("-inf"), softmax_max, softmax_sum, scale_value)
-    return _gradients(q, k, weights, relu, predicted, target)
+    loss = (target * (target.clamp(min=_SMALL).log() - predicted.clamp(min=_SMALL).log())).sum()
+    return *_gradients(q, k, weights, relu, predicted - target), loss.reshape(1)
 
 
 @op(
@@ -197,7 +198,42 @@ def npu_sparse_lightning_indexer_grad_kl_loss(
     seen = scores > float("-inf")
     predicted = torch.where(seen.any(-1, keepdim=True), scores, 0).softmax(-1).masked_fill(~seen, 0)
     target = _target(query, key, query_rope, key_rope, seen, softmax_max, softmax_sum, scale_value)
-    return _gradients(q, k, weights, relu, predicted, target)
+    loss = (target * (target.clamp(min=_SMALL).log() - predicted.clamp(min=_SMALL).log())).sum()
+    return *_gradients(q, k, weights, relu, predicted - target), loss.reshape(1)
+
+
+@op(
+    "npu_lightning_indexer_grad(Tensor query, Tensor key, Tensor dy, Tensor sparse_indices, Tensor weights,"
+    ' Tensor? actual_seq_lengths_query=None, Tensor? actual_seq_lengths_key=None, str? layout="BSND", int? sparse_mode=3,'
+    " int? pre_tokens=9223372036854775807, int? next_tokens=9223372036854775807) -> (Tensor, Tensor, Tensor)"
+)
+@precisely
+def npu_lightning_indexer_grad(
+    query,
+    key,
+    dy,
+    sparse_indices,
+    weights,
+    actual_seq_lengths_query=None,
+    actual_seq_lengths_key=None,
+    layout="BSND",
+    sparse_mode=3,
+    pre_tokens=_EVERYTHING,
+    next_tokens=_EVERYTHING,
+):
+    """The gradients of the values of npu_lightning_indexer by query, key and weights, given its indices and the gradient dy of
+    its values."""
+    name = "npu_lightning_indexer_grad"
+    check(dy.shape == sparse_indices.shape, name, f"dy {list(dy.shape)} is not like sparse_indices {list(sparse_indices.shape)}")
+    q, k = read(query, layout, actual_seq_lengths_query, name), read(key, layout, actual_seq_lengths_key, name)
+    scores, relu = _scores(q, k, weights, modes(sparse_mode, pre_tokens, next_tokens, name), name)
+    indices = sparse_indices.reshape(*q.x.shape[:2], -1).long()
+    count = k.place.size(1)
+    sums = scores.new_zeros((*indices.shape[:2], count + 1))
+    known = (indices >= 0) & (indices < count)
+    sums = sums.scatter_add(-1, indices.where(known, count), dy.float().reshape(indices.shape))
+    d_scores = sums.gather(-1, k.place.unsqueeze(1).expand_as(scores)).masked_fill(scores == float("-inf"), 0)
+    return _gradients(q, k, weights, relu, d_scores)
 
 
 def chosen(indices, place, queries, block):
@@ -251,13 +287,13 @@ def _target(query, key, query_rope, key_rope, seen, most, total, scale):
     return torch.where(seen, attention.flatten(1, 2).mean(1), 0)
 
 
-def _gradients(q, k, weights, relu, predicted, target):
-    loss = (target * (target.clamp(min=_SMALL).log() - predicted.clamp(min=_SMALL).log())).sum().reshape(1)
-    error = (predicted - target).unsqueeze(2)
-    d_weights = (error * relu).sum(-1).reshape(weights.shape).to(weights.dtype)
-    inner = error * weights.float().reshape(*q.x.shape[:3], 1) * (relu > 0)
+def _gradients(q, k, weights, relu, d_scores):
+    """The gradients by query, key and weights, given that by the scores [B, S, keys]."""
+    d_scores = d_scores.unsqueeze(2)
+    d_weights = (d_scores * relu).sum(-1).reshape(weights.shape).to(weights.dtype)
+    inner = d_scores * weights.float().reshape(*q.x.shape[:3], 1) * (relu > 0)
     d_query = torch.einsum("bsnt,btd->bsnd", inner, k.x[:, :, 0].float())
     d_key = torch.einsum("bsnt,bsnd->btd", inner, q.x.float()).unsqueeze(2)
-    packed = q.x.size(0) == 1 and weights.dim() == 2
+    packed = weights.dim() == 2
     d_query, d_key = (x[0] if packed else x for x in (d_query, d_key))
-    return d_query.to(q.x.dtype), d_key.to(k.x.dtype), d_weights, loss
+    return d_query.to(q.x.dtype), d_key.to(k.x.dtype), d_weights

@@ -38,6 +38,23 @@ def npu_transpose_batchmatmul(
     return y.reshape(y.size(0), batch_split_factor, -1).transpose(0, 1)
 
 
+@op(
+    "npu_fused_matmul(Tensor x1, Tensor x2, *, Tensor? bias=None, Tensor? x3=None, str fused_op_type='') -> Tensor",
+)
+def npu_fused_matmul(x1, x2, *, bias=None, x3=None, fused_op_type=""):
+    """x1 @ x2 + bias; then plus x3 (fused_op_type add), times x3 (mul), or its gelu (gelu_erf, gelu_tanh)."""
+    name = "npu_fused_matmul"
+    kinds = ("", "add", "mul", "gelu_erf", "gelu_tanh")
+    check(fused_op_type in kinds, name, f"fused_op_type is one of {', '.join(kinds[1:])}, or empty, not {fused_op_type}")
+    check((x3 is not None) == (fused_op_type in ("add", "mul")), name, "x3 goes with the fused_op_type add or mul")
+    y = x1 @ x2 if bias is None else x1 @ x2 + bias
+    if fused_op_type in ("add", "mul"):
+        return y + x3 if fused_op_type == "add" else y * x3
+    if not fused_op_type:
+        return y
+    return torch.nn.functional.gelu(y, approximate="tanh" if fused_op_type == "gelu_tanh" else "none")
+
+
 @function
 def matmul_checksum(a, b, c):
     """bool tensor, True if c is not a @ b: sums over rows differ by more than the rounding of the data types explains."""

@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import cross_entropy
 
-from ._define import check, op
+from ._define import check, op, precise, precisely, refuse
 
 
 @op("npu_softmax_cross_entropy_with_logits(Tensor self, Tensor labels) -> Tensor")
@@ -69,3 +69,88 @@ def npu_masked_softmax_with_rel_pos_bias(x, atten_mask, relative_pos_bias, scale
     """The softmax of scale_value x + atten_mask + relative_pos_bias."""
     x = x * scale_value + relative_pos_bias
     return (x if atten_mask is None else x + atten_mask).softmax(-1)
+
+
+@op(
+    "npu_fused_linear_online_max_sum(Tensor input, Tensor weight, Tensor target, int vocab_start_index, int vocab_end_index,"
+    " bool return_logits=False) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+@precisely
+def npu_fused_linear_online_max_sum(input, weight, target, vocab_start_index, vocab_end_index, return_logits=False):
+    """(maximum, sum, predicted, mask, place, logits) of the logits input @ weight^T of a part of a vocabulary, from
+    vocab_start_index to vocab_end_index: per row the largest one, the sum of exp(logits - maximum), and the target's logit -
+    maximum, zero for targets outside, all float32; a bit per row, the first one highest, 1 for targets outside and behind the
+    last row; the target's place in the part, 0 outside; and the logits, empty unless return_logits."""
+    name = "npu_fused_linear_online_max_sum"
+    fits = input.dim() == weight.dim() == 2 and input.size(1) == weight.size(1)
+    check(fits, name, f"input is [n, h] and weight [v, h], not {list(input.shape)} and {list(weight.shape)}")
+    check(target.shape == input.shape[:1], name, f"target is [{input.size(0)}], not {list(target.shape)}")
+    logits = (precise(input) @ precise(weight).t()).to(input.dtype)
+    wide = precise(logits)
+    most = wide.amax(-1)
+    rest = wide - most.unsqueeze(1)
+    outside = (target < vocab_start_index) | (target > vocab_end_index)
+    place = torch.where(outside, 0, target - vocab_start_index)
+    predicted = torch.where(outside, 0, rest.gather(1, place.long().unsqueeze(1)).squeeze(1))
+    bits = torch.nn.functional.pad(outside.to(torch.int32), (0, -target.numel() % 8), value=1).view(-1, 8)
+    mask = (bits << torch.arange(7, -1, -1, device=target.device, dtype=torch.int32)).sum(1).to(torch.uint8)
+    return most, rest.exp().sum(-1), predicted, mask, place, logits if return_logits else logits.new_empty(0)
+
+
+@op(
+    "npu_fused_cross_entropy_loss_with_max_sum(Tensor logits_max, Tensor sum_exp_logits, Tensor predicted_logits, *,"
+    " float? label_smoothing=0.0, Tensor? input=None, Tensor? weight=None, Tensor? vocab_parallel_logits=None)"
+    " -> (Tensor, Tensor)"
+)
+def npu_fused_cross_entropy_loss_with_max_sum(
+    logits_max,
+    sum_exp_logits,
+    predicted_logits,
+    *,
+    label_smoothing=0.0,
+    input=None,
+    weight=None,
+    vocab_parallel_logits=None,
+):
+    """(loss, softmax) by the results of npu_fused_linear_online_max_sum: log(sum_exp_logits) - predicted_logits, and float32
+    exp(vocab_parallel_logits - logits_max) / sum_exp_logits, empty without the logits."""
+    name = "npu_fused_cross_entropy_loss_with_max_sum"
+    refuse(name, input=input, weight=weight)
+    check(not label_smoothing, name, f"label_smoothing is 0, not {label_smoothing}")
+    loss = sum_exp_logits.log() - predicted_logits
+    if vocab_parallel_logits is None:
+        return loss, loss.new_empty(0)
+    return loss, (precise(vocab_parallel_logits) - logits_max.unsqueeze(-1)).exp() / sum_exp_logits.unsqueeze(-1)
+
+
+@op(
+    "npu_fused_linear_cross_entropy_loss_with_max_sum_backward(Tensor grad, Tensor input, Tensor weight, Tensor target_mask,"
+    " Tensor masked_target, float label_smoothing=0.0, Tensor? logits_max=None, Tensor? sum_exp_logits=None,"
+    " Tensor? softmax=None) -> (Tensor, Tensor)"
+)
+@precisely
+def npu_fused_linear_cross_entropy_loss_with_max_sum_backward(
+    grad,
+    input,
+    weight,
+    target_mask,
+    masked_target,
+    label_smoothing=0.0,
+    logits_max=None,
+    sum_exp_logits=None,
+    softmax=None,
+):
+    """The gradients, by input and weight, of the loss of npu_fused_cross_entropy_loss_with_max_sum, whose gradient is grad [n].
+    The softmax is given, or logits_max and sum_exp_logits are."""
+    name = "npu_fused_linear_cross_entropy_loss_with_max_sum_backward"
+    check(not label_smoothing, name, f"label_smoothing is 0, not {label_smoothing}")
+    both = logits_max is not None and sum_exp_logits is not None
+    check(softmax is not None or both, name, "softmax is needed, or logits_max and sum_exp_logits")
+    wide, matrix = precise(input), precise(weight)
+    if softmax is None:
+        softmax = (wide @ matrix.t() - logits_max.unsqueeze(1)).exp() / sum_exp_logits.unsqueeze(1)
+    shifts = torch.arange(7, -1, -1, device=target_mask.device, dtype=torch.int32)
+    outside = ((target_mask.to(torch.int32).unsqueeze(1) >> shifts) & 1).flatten()[: grad.numel()]
+    inside = (1 - outside).to(softmax.dtype).unsqueeze(1)
+    error = softmax.scatter_add(1, masked_target.long().unsqueeze(1), -inside) * grad.unsqueeze(1)
+    return (error @ matrix).to(input.dtype), (error.t() @ wide).to(weight.dtype)

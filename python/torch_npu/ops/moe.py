@@ -301,6 +301,60 @@ def npu_moe_token_unpermute(permuted_tokens, sorted_indices, probs=None, padded_
     return (rows if probs is None else rows * probs.unsqueeze(-1)).sum(1).to(permuted_tokens.dtype)
 
 
+@op(
+    "npu_moe_token_permute_with_routing_map(Tensor tokens, Tensor routing_map, *, Tensor? probs=None, int? num_out_tokens=None,"
+    " bool drop_and_pad=False) -> (Tensor, Tensor, Tensor)"
+)
+def npu_moe_token_permute_with_routing_map(tokens, routing_map, *, probs=None, num_out_tokens=None, drop_and_pad=False):
+    """(rows, probs, index): the tokens [n, H], expert by expert, that routing_map [n, experts] sends there, num_out_tokens in
+    all (n unless given), with their probs [n, experts], which are empty unless given. index says where copy i of the tokens
+    went; with drop_and_pad, where each expert takes num_out_tokens / experts tokens, those that are sent there first, which
+    token came."""
+    name = "npu_moe_token_permute_with_routing_map"
+    count, experts = routing_map.shape
+    check(tokens.size(0) == count, name, f"routing_map is [{tokens.size(0)}, experts], not {list(routing_map.shape)}")
+    total = count if num_out_tokens is None else num_out_tokens
+    sent = routing_map.t().to(torch.int8)
+    if drop_and_pad:
+        token = sent.argsort(dim=-1, descending=True, stable=True)[:, : total // experts].flatten()
+        expert = torch.arange(experts, device=tokens.device).repeat_interleave(total // experts)
+        index = token
+    else:
+        total = total // count * count
+        place = sent.flatten().argsort(dim=0, descending=True, stable=True)[:total]
+        expert, token = place // count, place % count
+        index = token.argsort(dim=0, stable=True)
+    kept = tokens.new_empty(0) if probs is None else probs[token, expert]
+    return tokens[token], kept, index.to(torch.int32)
+
+
+@op(
+    "npu_moe_token_unpermute_with_routing_map(Tensor permuted_tokens, Tensor sorted_indices, int[] restore_shape, *,"
+    " Tensor? probs=None, Tensor? routing_map=None, bool drop_and_pad=False) -> Tensor"
+)
+def npu_moe_token_unpermute_with_routing_map(
+    permuted_tokens, sorted_indices, restore_shape, *, probs=None, routing_map=None, drop_and_pad=False
+):
+    """[n, H], restore_shape: what npu_moe_token_permute_with_routing_map spread, times probs [n, experts], added up per token."""
+    name = "npu_moe_token_unpermute_with_routing_map"
+    where = sorted_indices.long()
+    if drop_and_pad:
+        if probs is not None:
+            expert = torch.arange(probs.size(1), device=where.device).repeat_interleave(where.numel() // probs.size(1))
+            permuted_tokens = permuted_tokens * probs[where, expert].unsqueeze(-1)
+        out = permuted_tokens.new_zeros(restore_shape).index_add(0, where, permuted_tokens)
+        return out.to(permuted_tokens.dtype)
+    check(
+        where.numel() % restore_shape[0] == 0, name, f"{where.numel()} rows are not the same number for {restore_shape[0]} tokens"
+    )
+    rows = permuted_tokens[where].unflatten(0, (restore_shape[0], -1))
+    if probs is not None:
+        check(routing_map is not None, name, "probs need routing_map")
+        chosen = routing_map.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[:, : rows.size(1)]
+        rows = rows * probs.gather(-1, chosen).unsqueeze(-1)
+    return rows.sum(1).to(permuted_tokens.dtype)
+
+
 def _inverse(order):
     return torch.empty_like(order).scatter(0, order, torch.arange(order.numel(), device=order.device))
 

@@ -26,6 +26,22 @@ def npu_add_rms_norm(x1, x2, gamma, epsilon=1e-6):
     return y, rstd, x
 
 
+@op("npu_add_rms_norm_v2(Tensor(a!) x1, Tensor(b!) x2, Tensor gamma, float epsilon=1e-06) -> Tensor")
+def npu_add_rms_norm_v2(x1, x2, gamma, epsilon=1e-6):
+    """rstd of npu_add_rms_norm, which is written into x1 (y) and x2 (the sum)."""
+    y, rstd, x = npu_add_rms_norm(x1, x2, gamma, epsilon)
+    x1.copy_(y)
+    x2.copy_(x)
+    return rstd
+
+
+@op("npu_add_rms_norm_v2_functional(Tensor x1, Tensor x2, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor, Tensor)")
+def npu_add_rms_norm_v2_functional(x1, x2, gamma, epsilon=1e-6):
+    """(rstd, y, x) of npu_add_rms_norm."""
+    y, rstd, x = npu_add_rms_norm(x1, x2, gamma, epsilon)
+    return rstd, y, x
+
+
 @op("npu_add_rms_norm_cast(Tensor x1, Tensor x2, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor, Tensor, Tensor)")
 def npu_add_rms_norm_cast(x1, x2, gamma, epsilon=1e-6):
     """(y as float32, y, rstd, x): npu_add_rms_norm."""
