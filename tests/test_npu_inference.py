@@ -102,6 +102,38 @@ def test_the_prolog_of_quantised_tokens(device):
     assert (results[0].cpu() - (query / scales).round()).abs().max() <= 1
     close(results[1].cpu(), rope * 20 / scales, rtol=1e-3, atol=1e-2)
     assert (results[2][0, [2, 0, 1], 0].cpu() - (latent * 20).round()).abs().max() <= 1
+    third = torch_npu.npu_mla_prolog_v3(
+        *tensors[:9], *caches, cache_index=tensors[9], quant_scale_ckv=scale.to(device), weight_quant_mode=2,
+        kv_cache_quant_mode=1, query_quant_mode=1, query_norm_flag=True, **options,
+    )  # fmt: skip
+    assert all(torch.equal(a, b) for a, b in zip(third[:3], (*results[:2], results[4]), strict=True))
+    assert third[3].dtype == torch.int8 and third[4].shape == (T, 1)
+
+
+@DEVICES
+def test_the_third_prolog_gives_the_norm_and_scales_it(device):
+    x, dq, uq, uk, dkv, gamma_q, gamma_kv, sin, cos = inputs = prolog_inputs()
+    norm = 2 * rms_norm(x @ dq, gamma_q)
+    c = (norm @ uq).view(T, N, D + DR)
+    query = torch.stack([c[:, n, :D] @ uk[n] for n in range(N)], 1)
+    rope = turned(c[..., D:], cos.unsqueeze(1), sin.unsqueeze(1))
+    kv = 3 * rms_norm((x @ dkv)[:, :HCKV], gamma_kv)
+    caches = torch.zeros(T, 1, HCKV, device=device), torch.zeros(T, 1, DR, device=device)
+    tensors = [t.to(device) for t in inputs]
+    options = {"cache_mode": "TND", "qc_qr_scale": 2.0, "kc_scale": 3.0}
+    *results, kv_cache, kr_cache = torch_npu.npu_mla_prolog_v3_functional(*tensors, *caches, query_norm_flag=True, **options)
+    assert not caches[0].any() and results[2].numel() == results[4].numel() == 0
+    close((results[0], results[1], results[3]), (query, rope, norm))
+    close((kv_cache[:, 0], kr_cache[:, 0]), (kv, turned((x @ dkv)[:, HCKV:], cos, sin)))
+    again = torch_npu.npu_mla_prolog_v3(*tensors, *caches, **options)
+    assert torch.equal(caches[0], kv_cache) and again[3].numel() == 0
+    pages = torch.zeros(1, 4, 1, HCKV, device=device), torch.zeros(1, 4, 1, DR, device=device)
+    torch_npu.npu_mla_prolog_v3(*tensors, *pages, cache_index=torch.tensor([2, 0, 3]).to(device))
+    close(pages[0][0, [2, 0, 3], 0].cpu(), kv / 3)
+    with pytest.raises(ValueError, match="weight_quant_mode is 1, but tokens and weights are of mode 0"):
+        torch_npu.npu_mla_prolog_v3(*tensors, *pages, weight_quant_mode=1)
+    with pytest.raises(ValueError, match="the cache mode PA_BSND needs cache_index"):
+        torch_npu.npu_mla_prolog_v3(*tensors, *pages)
 
 
 @DEVICES

@@ -51,7 +51,7 @@ FAMILIES = {
     "loss": "npu_softmax_cross_entropy_with_logits npu_cross_entropy_loss npu_scaled_masked_softmax"
     " npu_masked_softmax_with_rel_pos_bias npu_fused_linear_online_max_sum npu_fused_cross_entropy_loss_with_max_sum"
     " npu_fused_linear_cross_entropy_loss_with_max_sum_backward",
-    "mla": "npu_mla_prolog npu_mla_prolog_v2 npu_kv_rmsnorm_rope_cache",
+    "mla": "npu_mla_prolog npu_mla_prolog_v2 npu_kv_rmsnorm_rope_cache npu_mla_prolog_v3 npu_mla_prolog_v3_functional",
     "moe": "npu_moe_compute_expert_tokens npu_moe_finalize_routing npu_moe_gating_top_k npu_moe_gating_top_k_softmax"
     " npu_moe_gating_top_k_softmax_v2 npu_moe_init_routing npu_moe_init_routing_v2 npu_moe_token_permute"
     " npu_moe_token_unpermute npu_moe_gating_top_k_backward npu_moe_update_expert npu_moe_re_routing"
