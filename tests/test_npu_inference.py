@@ -60,6 +60,9 @@ def test_the_prolog_of_latent_attention(device, version):
     close(results[:4], (query, rope, *expected))
     assert results[2].data_ptr() == caches[0].data_ptr() and results[3].data_ptr() == caches[1].data_ptr()
     assert len(results) == 3 + version and (version == 1 or results[4].tolist() == [0])
+    nothing = [t[:0] if i in (0, 7, 8) else t for i, t in enumerate(inputs)]
+    none = call(*(t.to(device) for t in nothing), index[:0].to(device), kv.to(device), kr.to(device))
+    assert none[0].shape == (0, N, HCKV) and none[1].shape == (0, N, DR)
     batched = [t.view(1, T, -1) if i in (0, 7, 8) else t for i, t in enumerate(inputs)]
     again = call(*(t.to(device) for t in batched), index.view(1, T).to(device), kv.to(device), kr.to(device))
     close(again[0].cpu(), query.view(1, T, N, HCKV))
@@ -432,7 +435,11 @@ def compiled_cases():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", compiled_cases())
+QUICK = ("sparse_flash_attention", "mla_prolog_v2", "mhc")
+SLOWER = [name for name in compiled_cases() if name not in QUICK]
+
+
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.full) for name in SLOWER)])
 def test_torch_compile_sees_through(name):
     function, tensors = compiled_cases()[name]
     expected = function(*tensors)

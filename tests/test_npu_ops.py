@@ -694,6 +694,10 @@ OPCHECKED = {
     "npu_rotary_mul": (rand(2, 4), rand(4), rand(4)),
     "npu_moe_token_permute": (rand(3, 4), torch.tensor([2, 0, 1])),
     "npu_dynamic_quant": (rand(3, 4),),
+    "npu_dynamic_block_quant": (rand(3, 4),),
+    "npu_mhc_post": (rand(2, 3, 4), rand(2, 3, 3), rand(2, 4), rand(2, 3)),
+    "npu_lightning_indexer": (rand(2, 3, 4, 8), rand(2, 5, 1, 8), rand(2, 3, 4)),
+    "npu_add_rms_norm_v2": (rand(3, 4), rand(3, 4, seed=1), rand(4)),
 }
 
 

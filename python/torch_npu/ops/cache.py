@@ -152,7 +152,8 @@ def npu_advance_step_flashattn(
 
 def write_tokens(cache, slots, values, operator):
     """Writes values [T, ...] into the slots [T] of pages [blocks, block, ...]; a negative slot is left out."""
-    values = values.reshape(-1, *cache.shape[2:]) if values[:1].numel() == cache[:1, :1].numel() else values
+    if values.shape[1:].numel() == cache.shape[2:].numel():
+        values = values.reshape(values.size(0), *cache.shape[2:])
     check(
         values.shape[1:] == cache.shape[2:],
         operator,
