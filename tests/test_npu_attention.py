@@ -251,6 +251,11 @@ def test_inference_takes_and_gives_layouts_and_more_dimensions(device, layout):
         softmax_lse=filled[1],
     )  # fmt: skip
     assert results[0] is filled[0] and torch.equal(filled[0], out) and torch.equal(filled[1], lse)
+    plain = {"num_query_heads": 4, "num_key_value_heads": 2, "softmax_scale": 0.3, "input_layout": layout}
+    small = torch.ones(1, device=device)
+    torch.ops.npu.npu_fused_infer_attention_score_v2.out(*parts[:3], **plain, attention_out=filled[0], softmax_lse=small)
+    own, empty = torch_npu.npu_fused_infer_attention_score_v2(*parts[:3], **plain)
+    assert torch.equal(filled[0], own) and empty.numel() == 0 and small.tolist() == [1]
 
 
 @pytest.mark.parametrize("device", ["cpu", "npu"])

@@ -164,9 +164,7 @@ def test_keys_are_normed_turned_and_kept(device, mode):
     k, ckv, own_rope, own_latent = torch_npu.npu_kv_rmsnorm_rope_cache(*tensors, cache_mode=mode, is_output_kv=True)
     close((k, ckv), tuple(wanted), rtol=2e-3, atol=2e-3)
     close((own_rope, own_latent), (rope.half(), latent.half()), rtol=2e-3, atol=2e-3)
-    assert (
-        k.data_ptr() == tensors[5].data_ptr() and torch_npu.npu_kv_rmsnorm_rope_cache(*tensors, cache_mode=mode)[2].numel() == 0
-    )
+    assert k.data_ptr() == tensors[5].data_ptr()
 
 
 @DEVICES

@@ -159,7 +159,7 @@ def npu_fused_infer_attention_score(
     **others,
 ):
     """(out, lse): attention of prompts or of new tokens, see npu_prompt_flash_attention and npu_incre_flash_attention; lse,
-    the log of the softmax' sum, [B, N, S, 1] or [T, N, 1] in float32, is zero unless softmax_lse_flag. query_rope and key_rope
+    the log of the softmax' sum, [B, N, S, 1] or [T, N, 1] in float32, is empty unless softmax_lse_flag. query_rope and key_rope
     are more dimensions of query and key. A layout like BNSD_BSND names that of query and that of out; out may also be NBSD, and
     NTD of TND. With block_table and TND the lengths of keys are those of each sequence, not ends."""
     name = "npu_fused_infer_attention_score"
@@ -169,7 +169,7 @@ def npu_fused_infer_attention_score(
         name, query, key, value, num_heads, num_key_value_heads, input_layout, pse_shift, mask, scale, actual_seq_lengths,
         actual_seq_lengths_kv, block_table, (query_rope, key_rope),
     )  # fmt: skip
-    return out, lse if softmax_lse_flag else lse.new_zeros(1)
+    return out, lse if softmax_lse_flag else lse.new_empty(0)
 
 
 @op(
@@ -223,7 +223,7 @@ def npu_fused_infer_attention_score_v2(
         name, query, key, value, num_query_heads, num_key_value_heads, input_layout, pse_shift, mask, softmax_scale,
         actual_seq_qlen, actual_seq_kvlen, block_table, (query_rope, key_rope), learnable_sink,
     )  # fmt: skip
-    return out, lse if return_softmax_lse else lse.new_zeros(1)
+    return out, lse if return_softmax_lse else lse.new_empty(0)
 
 
 def _infer(

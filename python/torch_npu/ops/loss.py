@@ -42,11 +42,11 @@ def npu_cross_entropy_loss(
         "the z-loss is not offered; add scale * x.logsumexp(-1).square() to the loss",
     )
     check(input.dim() == 2 and target.shape == input.shape[:1], name, f"{list(input.shape)} needs a target [{input.size(0)}]")
-    precise = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    wide = precise(input)
     loss = cross_entropy(
-        precise, target, weight, reduction=reduction, ignore_index=ignore_index, label_smoothing=label_smoothing
+        wide, target, weight, reduction=reduction, ignore_index=ignore_index, label_smoothing=label_smoothing
     ).to(input.dtype)
-    log = precise.log_softmax(-1).to(input.dtype)
+    log = wide.log_softmax(-1).to(input.dtype)
     return loss if reduction == "none" else loss.view(1), log, input.new_empty(0), input.new_empty(0)
 
 

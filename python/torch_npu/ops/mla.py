@@ -140,8 +140,8 @@ def npu_kv_rmsnorm_rope_cache(
     """(k_cache, ckv_cache, k, ckv) of kv [B, 1, S, D]: the rms_norm of as many dimensions as gamma has is written into
     ckv_cache, and the rest, rotated as by npu_interleave_rope, into k_cache; times their scales, rounded, if those are given.
     cache_mode Norm takes caches [B, 1, length, D] and an index [B, S] into each; PA and PA_BNSD pages [blocks, block, 1, D] and
-    an index [B S] into all; PA_NZ the same with the other layout. k and ckv are not quantised; they are empty unless
-    is_output_kv."""
+    an index [B S] into all; PA_NZ the same with the other layout. k and ckv are not quantised, and come
+    whatever is_output_kv is."""
     name = "npu_kv_rmsnorm_rope_cache"
     refuse(name, k_rope_offset=k_rope_offset, c_kv_offset=c_kv_offset, v=v)
     check(kv.dim() == 4 and kv.size(1) == 1, name, f"kv is [B, 1, S, D], not {list(kv.shape)}")
@@ -156,8 +156,6 @@ def npu_kv_rmsnorm_rope_cache(
             cache[row, 0, index.flatten().long()] = values.to(cache.dtype)
         else:
             _write(cache, index, values, cache_mode == "PA_NZ", name)
-    if not is_output_kv:
-        turned, latent = kv.new_empty(0), kv.new_empty(0)
     return k_cache, ckv_cache, turned, latent
 
 

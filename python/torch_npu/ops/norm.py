@@ -55,10 +55,10 @@ def npu_add_rms_norm_cast(x1, x2, gamma, epsilon=1e-6):
     " -> (Tensor, Tensor, Tensor, Tensor)"
 )
 def npu_add_layer_norm(x1, x2, gamma, beta, epsilon=1e-5, additional_output=False):
-    """(y, mean, rstd, x): layer norm of x = x1 + x2; x is empty unless additional_output."""
+    """(y, mean, rstd, x): layer norm of x = x1 + x2. x comes whatever additional_output is."""
     x = x1 + x2
     y, mean, rstd = _layer_norm(x, gamma, beta, epsilon)
-    return y, mean, rstd, x.clone() if additional_output else x.new_empty(0)
+    return y, mean, rstd, x
 
 
 @op(
