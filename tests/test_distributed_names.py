@@ -1,15 +1,11 @@
-"""What there is before HCCL: names that say so, and what to use; and npu tensors that are not sent to other processes."""
-
-import multiprocessing
+"""What there is before HCCL: names that say so, and what to use."""
 
 import pytest
 import torch
-import torch.multiprocessing
 from torch_npu import distributed
 from torch_npu.distributed import fsdp, pipelining, run
 from torch_npu.distributed.rpc.options import NPUTensorPipeRpcBackendOptions
 from torch_npu.distributed.tensor import experimental
-from torch_npu.multiprocessing import reductions
 
 
 def test_hccl_is_not_there():
@@ -68,33 +64,3 @@ def test_arguments_of_run_are_those_of_torchrun(capsys):
     with pytest.raises(SystemExit):
         run.parse_args(["--enable_tiered_parallel_tcpstore=true", "train.py"])
     assert "is not offered: leave it out" in capsys.readouterr().err
-
-
-def send(value):
-    return multiprocessing.reduction.ForkingPickler.dumps(value)
-
-
-def test_a_tensor_on_npu_is_not_sent_to_another_process():
-    with pytest.raises(
-        RuntimeError, match=r"on npu:0 cannot be sent to another process.*send tensor\.cpu\(\), and call \.npu\(\)"
-    ):
-        send(torch.ones(2, device="npu"))
-    with pytest.raises(NotImplementedError, match=r"send tensor\.cpu\(\)"):
-        reductions.rebuild_npu_event("npu:0", b"")
-
-
-def double(received, sent, done):
-    sent.put(received.get().npu().mul(2).cpu())
-    done.wait(60)
-
-
-def test_a_tensor_on_the_cpu_is():
-    context = torch.multiprocessing.get_context("spawn")
-    there, back, done = context.Queue(), context.Queue(), context.Event()
-    process = context.Process(target=double, args=(there, back, done))
-    process.start()
-    there.put(torch.ones(3))
-    got = back.get(timeout=60)
-    assert got.tolist() == [2, 2, 2]
-    done.set()
-    process.join()

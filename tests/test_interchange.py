@@ -1,9 +1,8 @@
-"""Tensors on npu and the rest of Python: DLPack, NumPy, buffers and other processes."""
+"""Tensors on npu and the rest of Python: DLPack, NumPy and buffers."""
 
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing
 from support import two_devices
 from torch.utils.dlpack import DLDeviceType, from_dlpack, to_dlpack
 
@@ -110,19 +109,3 @@ def test_asarray_leaves_a_tensor_where_it_is():
 def test_storages_are_read_as_bytes():
     storage = torch.tensor([1, 258], dtype=torch.int16, device="npu").untyped_storage()
     assert bytes(storage) == b"\x01\x00\x02\x01"
-
-
-@pytest.mark.parametrize("what", [lambda x: x, torch.nn.Parameter, lambda x: x.untyped_storage(), lambda x: {"a": [x]}])
-def test_another_process_is_sent_copies_of_the_host(what):
-    queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
-    with pytest.raises(RuntimeError, match=r"npu:0 cannot be sent to another process.*tensor\.cpu\(\)"):
-        queue.put(what(torch.ones(2, device="npu")))
-    queue.put(torch.ones(2, device="npu").cpu())
-    assert queue.get().npu().sum().item() == 2
-
-
-def test_the_receiver_is_told_where_the_sender_cannot_be():
-    queue = torch.multiprocessing.get_context("spawn").Queue()
-    queue.put(torch.ones(2, device="npu"))
-    with pytest.raises(RuntimeError, match=r"npu:0 cannot be sent to another process"):
-        queue.get(timeout=60)

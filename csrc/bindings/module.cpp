@@ -8,6 +8,7 @@ PYBIND11_MODULE(_C, module) {
   torch_npu::bindings::bind_memory(module);
   torch_npu::bindings::bind_memory_pool(module);
   torch_npu::bindings::bind_memory_snapshot(module);
+  torch_npu::bindings::bind_shared_memory(module);
   torch_npu::bindings::bind_stream(module);
   torch_npu::bindings::bind_controls(module);
   torch_npu::bindings::bind_settings(module);

@@ -9,6 +9,7 @@
 #include "core/allocator_settings.h"
 #include "core/device_cache.h"
 #include "core/pluggable_allocator.h"
+#include "core/shared_memory.h"
 #include "core/uncached_memory.h"
 
 namespace torch_npu {
@@ -120,6 +121,21 @@ class MemoryByAddress {
 
 void free_shared_memory(void* address) { MemoryByAddress::shared().take(address).reset(); }
 
+// Who manages the memory of a pointer; nobody here, if both are null.
+struct Owner {
+  Block* block = nullptr;
+  UncachedMemory::Piece* piece = nullptr;
+};
+
+Owner owner_of(const at::DataPtr& pointer) {
+  void* context = pointer.get_context();
+  c10::DeleterFnPtr deleter = pointer.get_deleter();
+  if (deleter == &free_shared_memory) context = MemoryByAddress::shared().find(pointer.get(), &deleter);
+  if (deleter == &free_memory) return {.block = static_cast<Block*>(context)};
+  if (deleter == &free_uncached_memory) return {.piece = static_cast<UncachedMemory::Piece*>(context)};
+  return {};
+}
+
 struct Allocator final : c10::DeviceAllocator {
   at::DataPtr allocate(size_t bytes) override { return allocate_memory(bytes); }
 
@@ -138,6 +154,7 @@ struct Allocator final : c10::DeviceAllocator {
 
   void emptyCache(c10::MempoolId_t pool) override {
     if (is_in_bad_fork()) return;
+    collect_sent_memory();
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
       if (!has_context(device)) continue;
       if (DeviceCache* cache = find_cache(device)) cache->release_cached(pool);
@@ -237,20 +254,18 @@ void make_shareable(at::DataPtr& pointer) {
 }
 
 void recordStream(const at::DataPtr& pointer, NPUStream stream) {
-  void* context = pointer.get_context();
-  if (context == nullptr) return;
-  c10::DeleterFnPtr deleter = pointer.get_deleter();
-  if (deleter != &free_memory && deleter != &free_uncached_memory) {
-    context = MemoryByAddress::shared().find(pointer.get(), &deleter);
-    if (context == nullptr) return;
-  }
-  if (deleter == &free_uncached_memory) {
-    auto* piece = static_cast<UncachedMemory::Piece*>(context);
-    UncachedMemory::of(piece->stream.device_index()).record_stream(piece, stream);
-    return;
-  }
-  auto* block = static_cast<Block*>(context);
-  block->cache->device.record_stream(block, stream);
+  if (record_stream_of_received(pointer, stream)) return;
+  const at::DataPtr* sent = sent_memory_of(pointer);
+  const Owner owner = owner_of(sent == nullptr ? pointer : *sent);
+  if (owner.piece != nullptr) UncachedMemory::of(owner.piece->stream.device_index()).record_stream(owner.piece, stream);
+  if (owner.block != nullptr) owner.block->cache->device.record_stream(owner.block, stream);
+}
+
+MemoryRange allocation_of(const at::DataPtr& pointer, size_t bytes) {
+  const Owner owner = owner_of(pointer);
+  if (owner.piece != nullptr) return {owner.piece->address, owner.piece->size, owner.piece->stream};
+  if (owner.block == nullptr) return {pointer.get(), bytes, getCurrentNPUStream(pointer.device().index())};
+  return owner.block->cache->device.segment_of(*owner.block);
 }
 
 void set_memory_fraction(double fraction, c10::DeviceIndex device) {

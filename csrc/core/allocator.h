@@ -41,6 +41,15 @@ C10_EXPORT void recordStream(const at::DataPtr& pointer, NPUStream stream);
 // which would cost every other allocation a search.
 C10_EXPORT void make_shareable(at::DataPtr& pointer);
 
+// The allocation of the device in which the memory of `pointer` lies, and the stream that it was allocated for. Memory of others
+// is taken to be an allocation of `bytes` for the current stream.
+struct MemoryRange {
+  void* begin;
+  size_t bytes;
+  NPUStream stream;
+};
+MemoryRange allocation_of(const at::DataPtr& pointer, size_t bytes);
+
 // For other libraries, which know memory by its address alone. Null for 0 bytes, and null may be freed. raw_free() throws if
 // raw_allocate() did not give `address`.
 C10_EXPORT void* raw_allocate(size_t bytes, NPUStream stream);

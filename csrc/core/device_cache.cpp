@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/memory_pool.h"
 #include "core/out_of_memory.h"
+#include "core/shared_memory.h"
 #include "core/wait.h"
 
 namespace torch_npu {
@@ -180,6 +181,14 @@ void DeviceCache::record_stream(Block* block, NPUStream stream) {
   if (std::find(block->users.begin(), block->users.end(), stream) == block->users.end()) block->users.push_back(stream);
 }
 
+MemoryRange DeviceCache::segment_of(const Block& block) const {
+  const std::lock_guard lock(mutex_);
+  const Block *first = &block, *last = &block;
+  while (first->before != nullptr) first = first->before;
+  while (last->after != nullptr) last = last->after;
+  return {first->address, static_cast<size_t>(last->address + last->size - first->address), block.cache->stream};
+}
+
 StreamCache& DeviceCache::cache_of(BlockPool& pool, c10::StreamId id) {
   if (pool.newest_cache != nullptr && pool.newest_cache->stream.id() == id) return *pool.newest_cache;
   std::unique_ptr<StreamCache>& cache = pool.caches[id];
@@ -243,6 +252,7 @@ Block* DeviceCache::shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t 
                                      void*& address) {
   ++stats_.num_alloc_retries;
   lock.unlock();
+  collect_sent_memory();
   const std::lock_guard turn(release_mutex_);
   const UninterruptedWaits scope;  // what the user does then may want that lock
   lock.lock();

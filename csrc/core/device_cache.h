@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/allocator.h"
 #include "core/allocator_settings.h"
 #include "core/event.h"
 #include "core/free_blocks.h"
@@ -36,6 +37,9 @@ class DeviceCache {
   // Never throws.
   void free(Block* block) noexcept;
   void record_stream(Block* block, NPUStream stream);
+
+  // What the device gave, of which `block` is a part.
+  MemoryRange segment_of(const Block& block) const;
 
   // Gives segments of a pool that are free back to the device, after waiting for the streams that used them. {0, 0}: of the
   // default pool and of those that nobody can name any more.

@@ -107,6 +107,15 @@ Result<HeapRange> find_in_heap(State& arena, const void* address, size_t bytes) 
   return HeapRange{arena.heap_files[device], static_cast<off_t>(offset)};
 }
 
+Status check_in_segment(const State& arena, const void* address, size_t bytes) {
+  const auto* begin = static_cast<const std::byte*>(address);
+  auto segment = arena.segments.upper_bound(const_cast<std::byte*>(begin));
+  const bool is_inside = segment != arena.segments.begin() && (--segment, begin + bytes <= segment->first + segment->second);
+  const bool aligned = reinterpret_cast<uintptr_t>(address) % page_bytes() == 0 && bytes % page_bytes() == 0;
+  if (is_inside && aligned && bytes > 0) return {};
+  return {ACL_ERROR_RT_PARAM_INVALID, text(bytes, " bytes at ", address, " are not whole pages of a segment")};
+}
+
 }  // namespace
 
 Status Arena::reserve(int device_count, size_t capacity) {
@@ -203,13 +212,12 @@ Status Arena::set_access(void* address, size_t bytes, bool accessible) {
                         "access to device memory cannot be changed (guard pages may need a larger vm.max_map_count)");
 }
 
-Result<void*> Arena::map_segment(int device, size_t bytes, int file, off_t offset) {
+Result<void*> Arena::reserve_segment(int device, size_t bytes) {
   State& arena = state();
   std::lock_guard lock(arena.mutex);
   if (Status status = check_device(arena, device); !status.ok()) return status;
-  const auto page = static_cast<off_t>(page_bytes());
-  if (bytes == 0 || bytes % page_bytes() != 0 || offset < 0 || offset % page != 0) {
-    return Status(ACL_ERROR_RT_PARAM_INVALID, text("a segment of ", bytes, " bytes at offset ", offset, " is not whole pages"));
+  if (bytes == 0 || bytes % page_bytes() != 0) {
+    return Status(ACL_ERROR_RT_PARAM_INVALID, text("a segment of ", bytes, " bytes is not whole pages"));
   }
   std::byte* const span_begin = arena.base + static_cast<size_t>(device) * arena.span;
   std::byte* const span_end = span_begin + arena.span;
@@ -223,12 +231,11 @@ Result<void*> Arena::map_segment(int device, size_t bytes, int file, off_t offse
   if (room(span_end) < bytes) {
     return Status(ACL_ERROR_RT_MEMORY_ALLOCATION, text("device ", device, " has no room for a segment of ", bytes, " bytes"));
   }
-  if (Status status = map_file(kernel_address(gap), bytes, file, offset); !status.ok()) return status;
   arena.segments.emplace(gap, round_up(bytes, kGranule));
   return static_cast<void*>(gap);
 }
 
-Status Arena::unmap_segment(void* address) {
+Status Arena::release_segment(void* address) {
   State& arena = state();
   std::lock_guard lock(arena.mutex);
   const auto segment = arena.segments.find(static_cast<std::byte*>(address));
@@ -238,6 +245,21 @@ Status Arena::unmap_segment(void* address) {
   }
   arena.segments.erase(segment);
   return {};
+}
+
+Status Arena::map_in_segment(void* address, size_t bytes, int file, off_t offset) {
+  State& arena = state();
+  std::lock_guard lock(arena.mutex);
+  SOFTNPU_RETURN_IF_ERROR(check_in_segment(arena, address, bytes));
+  return map_file(kernel_address(address), bytes, file, offset);
+}
+
+Status Arena::unmap_in_segment(void* address, size_t bytes) {
+  State& arena = state();
+  std::lock_guard lock(arena.mutex);
+  SOFTNPU_RETURN_IF_ERROR(check_in_segment(arena, address, bytes));
+  if (close_range_of_kernel_view(kernel_address(address), bytes)) return {};
+  return system_failure(ACL_ERROR_RT_DRV_INTERNAL_ERROR, "device memory cannot be unmapped");
 }
 
 }  // namespace softnpu

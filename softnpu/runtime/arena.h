@@ -59,6 +59,12 @@ class Arena {
     return {base, base + total, static_cast<intptr_t>(total)};
   }
 
+  // The first device address of that device's heap.
+  static void* heap_begin(int device) {
+    return reinterpret_cast<void*>(base_.load(std::memory_order_relaxed) +
+                                   (static_cast<uintptr_t>(device) << span_shift_.load(std::memory_order_relaxed)));
+  }
+
   static size_t capacity() { return capacity_.load(std::memory_order_relaxed); }
 
   // Makes the heap of `device` usable, once, and returns its first device address. It is sparse: memory is taken page by page as
@@ -75,12 +81,16 @@ class Arena {
   // Opens or closes a part of the kernel view of an open heap. Page-aligned.
   static Status set_access(void* address, size_t bytes, bool accessible);
 
-  // Gives [offset, offset + bytes) of `file` an address in the span of `device`; all three are whole pages. The caller keeps
-  // `file` and may close it. ACL_ERROR_RT_MEMORY_ALLOCATION when the span has no gap that long.
-  static Result<void*> map_segment(int device, size_t bytes, int file, off_t offset);
+  // Segments are address space in the span of a device, outside of its heap. reserve_segment() finds `bytes`, whole pages, that
+  // are nobody's; ACL_ERROR_RT_MEMORY_ALLOCATION when there is no gap that long. release_segment() takes back what it gave, and
+  // whatever is mapped there.
+  static Result<void*> reserve_segment(int device, size_t bytes);
+  static Status release_segment(void* address);
 
-  // Takes back what map_segment() gave; the address is inaccessible to kernels again.
-  static Status unmap_segment(void* address);
+  // Puts [offset, offset + bytes) of `file` at an address inside of a segment, for kernels, or takes such a part away again. All
+  // are whole pages. The caller keeps `file` and may close it.
+  static Status map_in_segment(void* address, size_t bytes, int file, off_t offset);
+  static Status unmap_in_segment(void* address, size_t bytes);
 
  private:
   // Set by reserve(), total_ last; constant afterwards.

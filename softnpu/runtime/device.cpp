@@ -5,6 +5,7 @@
 
 #include "runtime/driver.h"
 #include "runtime/fault_report.h"
+#include "runtime/ipc_memory.h"
 #include "runtime/log.h"
 #include "runtime/options.h"
 #include "runtime/process.h"
@@ -140,6 +141,7 @@ Status Device::close_context(Context& context, bool wait) {
 // With mutex_ held.
 void Device::free_memory_if_unused() {
   if (!contexts_.empty() || heap_ == nullptr) return;
+  IpcMemory::forget_device(host_number_);
   heap_->release_all();
   overflowed.store(false, std::memory_order_relaxed);
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/mapped_ranges.h"
+
 namespace softnpu {
 namespace {
 
@@ -32,8 +34,6 @@ constexpr uint16_t kSlotFreed = 0xFFFF;
 
 // A plain number, changed atomically: C code reads it too.
 constinit uint64_t g_frees = 0;
-
-void count_free() { __atomic_fetch_add(&g_frees, 1, __ATOMIC_RELEASE); }
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -106,6 +106,8 @@ Heap::~Heap() { release_all(); }
 
 const uint64_t* Heap::frees() { return &g_frees; }
 
+void Heap::count_free() { __atomic_fetch_add(&g_frees, 1, __ATOMIC_RELEASE); }
+
 Result<void*> Heap::allocate(size_t bytes) {
   if (bytes == 0) return Status(ACL_ERROR_RT_PARAM_INVALID, "an allocation of 0 bytes is asked for");
   std::lock_guard lock(mutex_);
@@ -158,16 +160,29 @@ Status Heap::free(void* pointer) {
 
 Status Heap::check_range(const void* pointer, size_t bytes) const {
   const size_t offset = offset_of(pointer);
-  if (offset >= span_.bytes) return explain(pointer, bytes, {});
+  if (offset >= span_.bytes) [[unlikely]]
+    return check_mapped_range(pointer, bytes);
   const Place place = locate(offset);
   const size_t inside = offset - place.base;  // huge in a front zone
   const bool good = place.state == Place::State::kLive && inside < place.bytes && bytes <= place.bytes - inside;
   return good ? Status() : explain(pointer, bytes, place);
 }
 
+Status Heap::check_mapped_range(const void* pointer, size_t bytes) const {
+  const std::optional<Allocation> range = MappedRanges::instance().find(pointer);
+  if (!range) return explain(pointer, bytes, {});
+  const size_t inside = offset_of(pointer) - offset_of(range->base);
+  if (bytes <= range->bytes - inside) return {};
+  Place place;
+  place.state = Place::State::kLive;
+  place.base = offset_of(range->base);
+  place.bytes = range->bytes;
+  return explain(pointer, bytes, place);
+}
+
 std::optional<Allocation> Heap::find(const void* pointer) const {
   const size_t offset = offset_of(pointer);
-  if (offset >= span_.bytes) return std::nullopt;
+  if (offset >= span_.bytes) return MappedRanges::instance().find(pointer);
   const Place place = locate(offset);
   if (place.state != Place::State::kLive || offset - place.base >= place.bytes) return std::nullopt;
   return Allocation{address(place.base), place.bytes};
@@ -175,7 +190,10 @@ std::optional<Allocation> Heap::find(const void* pointer) const {
 
 MemoryInfo Heap::inspect(const void* pointer) const {
   const size_t offset = offset_of(pointer);
-  if (offset >= span_.bytes) return {};
+  if (offset >= span_.bytes) {
+    const std::optional<Allocation> range = MappedRanges::instance().find_at_once(pointer);
+    return range ? MemoryInfo{MemoryState::kLive, *range} : MemoryInfo{};
+  }
   Place place = locate(offset);
   const bool inside = place.state == MemoryState::kLive && offset - place.base < place.bytes;
   if (place.state == MemoryState::kFreed) return {MemoryState::kFreed, {}};

@@ -78,8 +78,11 @@ class Heap {
   // ACL_ERROR_RT_PARAM_INVALID: freed, running past the end, or never allocated. Lock-free: it stands in front of every copy.
   Status check_range(const void* pointer, size_t bytes) const;
 
-  // The live block that contains `pointer`.
+  // The live block that contains `pointer`. Here, in check_range() and in inspect() a range of mapped_ranges.h counts as one.
   std::optional<Allocation> find(const void* pointer) const;
+
+  // Whether `pointer` is one that the heap could hand out.
+  bool owns(const void* pointer) const { return offset_of(pointer) < span_.bytes; }
 
   // The block that contains `pointer` or is nearest to it, for reports of faults. Lock-free, fit for signal handlers.
   MemoryInfo inspect(const void* pointer) const;
@@ -96,8 +99,10 @@ class Heap {
   // Gives up the empty slabs that are kept for speed, so that the ledger counts live blocks only. Whether there were any.
   bool trim();
 
-  // How often blocks of any heap of the process were freed: changes after each time. Never moves.
+  // How often blocks of any heap of the process were freed: changes after each time. Never moves. count_free() is for memory
+  // that is no heap's.
   static const uint64_t* frees();
+  static void count_free();
 
   // Bytes in live blocks, rounded up to slots and pages: now, and the most so far.
   size_t used() const { return used_.load(std::memory_order_relaxed); }
@@ -176,6 +181,7 @@ class Heap {
   Place locate(size_t offset) const;
   Place slot_place(uint32_t page, unsigned shift, size_t slot) const;
   Place run_place(uint32_t first, uint32_t page) const;
+  Status check_mapped_range(const void* pointer, size_t bytes) const;
   Status explain(const void* pointer, size_t bytes, const Place& place) const;
   Status explain_free(const void* pointer, const Place& place) const;
 

@@ -117,10 +117,10 @@ def set_op_timeout_ms(timeout):
     _C._npu_set_op_timeout(timeout)
 
 
-@no_op("memory is not shared with other processes, so that none is left to be collected")
 def ipc_collect():
-    """Frees memory that other processes no longer use."""
+    """Frees memory of tensors that were sent to other processes and that nobody uses any more."""
     _lazy_init()
+    _C._npu_ipc_collect()
 
 
 @not_offered("it is a test of the hardware; to check results, torch.npu.debug.compare compares operators with the CPU")

@@ -10,6 +10,7 @@
 #include "runtime/device.h"
 #include "runtime/faults.h"
 #include "runtime/host_probe.h"
+#include "runtime/ipc_memory.h"
 #include "runtime/options.h"
 #include "runtime/process.h"
 #include "runtime/races.h"
@@ -204,10 +205,13 @@ Status aclrtFree(void* devPtr) {
   Heap* heap = device_is_visible(host_number) ? device_at(host_number).heap() : nullptr;
   if (heap == nullptr) return {ACL_ERROR_RT_PARAM_INVALID, text(devPtr, " was never allocated: its device was never used")};
   Status race;
-  if (races_are_checked()) {
-    if (const auto block = heap->find(devPtr); block && block->base == devPtr) {
-      race = races().check_free("aclrtFree", block->base, block->bytes);
-    }
+  const std::optional<Allocation> block = heap->find(devPtr);
+  if (block && !heap->owns(devPtr)) {
+    return {ACL_ERROR_RT_PARAM_INVALID, text(devPtr, " was not allocated but imported; aclrtIpcMemClose gives it back")};
+  }
+  if (block && block->base == devPtr) {
+    if (races_are_checked()) race = races().check_free("aclrtFree", block->base, block->bytes);
+    IpcMemory::forget_exports(block->base, block->bytes);
   }
   SOFTNPU_RETURN_IF_ERROR(heap->free(devPtr));
   return race;
