@@ -9,6 +9,7 @@
 #include "runtime/log.h"
 #include "runtime/options.h"
 #include "runtime/process.h"
+#include "runtime/virtual_memory.h"
 
 namespace softnpu {
 
@@ -142,6 +143,7 @@ Status Device::close_context(Context& context, bool wait) {
 void Device::free_memory_if_unused() {
   if (!contexts_.empty() || heap_ == nullptr) return;
   IpcMemory::forget_device(host_number_);
+  VirtualMemory::forget_device(host_number_);
   heap_->release_all();
   overflowed.store(false, std::memory_order_relaxed);
 }

@@ -84,6 +84,9 @@ class Heap {
   // Whether `pointer` is one that the heap could hand out.
   bool owns(const void* pointer) const { return offset_of(pointer) < span_.bytes; }
 
+  // Whether blocks of 64 KiB and more begin with a page.
+  bool has_whole_pages() const { return !options_.red_zones && !options_.guard_pages; }
+
   // The block that contains `pointer` or is nearest to it, for reports of faults. Lock-free, fit for signal handlers.
   MemoryInfo inspect(const void* pointer) const;
 

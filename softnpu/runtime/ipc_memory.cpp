@@ -20,16 +20,18 @@
 #include "runtime/arena.h"
 #include "runtime/mapped_ranges.h"
 #include "runtime/process.h"
+#include "runtime/virtual_memory.h"
 
 namespace softnpu {
 namespace {
 
 constexpr uint64_t kMagic = 0x4E50554D454D3031;  // "NPUMEM01"
 constexpr uint32_t kMostExports = 1 << 16;
-constexpr size_t kMostPids = 22;
+constexpr size_t kMostPids = 20;
 constexpr size_t kPage = 4096;
 
-// What importers read of an export. The token is written last, and 0 while the record is not in use.
+// What importers read of an export, or of a piece of one that lies in several places. The token, that of all its pieces, is
+// written last, and 0 while the record is not in use.
 struct Record {
   uint64_t magic;
   std::atomic<uint64_t> token;
@@ -37,6 +39,7 @@ struct Record {
   uint64_t bytes;
   int32_t file;  // of the heap, as a number of the exporter
   uint32_t importers;
+  uint64_t next;                        // the record of the next piece; 0: none
   std::array<int32_t, kMostPids> pids;  // 0: none
 };
 static_assert(sizeof(Record) == 128);
@@ -68,8 +71,10 @@ struct Key {
 struct Export {
   const std::byte* begin;
   size_t bytes;
-  uint32_t record;
+  std::vector<uint32_t> records;  // one per piece
 };
+
+using Piece = VirtualMemory::Piece;
 
 struct Import {
   std::byte* segment;
@@ -86,11 +91,11 @@ struct State {
   std::map<std::string, Import> imports;
 
   Key key_of(const Export& exported) const {
-    return {getpid(), file, exported.record, records[exported.record].token.load(std::memory_order_relaxed)};
+    return {getpid(), file, exported.records[0], records[exported.records[0]].token.load(std::memory_order_relaxed)};
   }
   auto find_export(const Key& key) {
     return std::find_if(exports.begin(), exports.end(), [&](const Export& exported) {
-      return exported.record == key.record && records[key.record].token.load(std::memory_order_relaxed) == key.token;
+      return exported.records[0] == key.record && records[key.record].token.load(std::memory_order_relaxed) == key.token;
     });
   }
 };
@@ -125,17 +130,37 @@ uint64_t random_token() {
   return token;
 }
 
-// A record that no export uses; none if all are in use.
-uint32_t unused_record(const State& shared) {
-  std::vector<bool> used(shared.exports.size() + 1);
+// Records that no export uses; fewer than `count` if there are not so many. The first one is left out: 0 says that there is none.
+std::vector<uint32_t> unused_records(const State& shared, size_t count) {
+  std::vector<bool> used(kMostExports);
   for (const Export& exported : shared.exports) {
-    if (exported.record < used.size()) used[exported.record] = true;
+    for (const uint32_t record : exported.records) used[record] = true;
   }
-  return static_cast<uint32_t>(std::find(used.begin(), used.end(), false) - used.begin());
+  std::vector<uint32_t> unused;
+  for (uint32_t record = 1; record < kMostExports && unused.size() < count; ++record) {
+    if (!used[record]) unused.push_back(record);
+  }
+  return unused;
+}
+
+// Where the range lies in the file of its heap. None if it is not this process's own.
+std::vector<Piece> pieces_of(const std::byte* begin, size_t bytes) {
+  const auto* const heap = static_cast<const std::byte*>(Arena::heap_begin(Arena::device_of(begin)));
+  if (begin < heap + Arena::capacity()) return {{begin - heap, bytes}};
+  std::vector<Piece> pieces;
+  while (bytes > 0) {
+    std::optional<Piece> piece = VirtualMemory::piece_at(begin);
+    if (!piece) return {};
+    piece->bytes = std::min(piece->bytes, bytes);
+    pieces.push_back(*piece);
+    begin += piece->bytes;
+    bytes -= piece->bytes;
+  }
+  return pieces;
 }
 
 void end_export(State& shared, std::vector<Export>::iterator exported) {
-  shared.records[exported->record].token.store(0, std::memory_order_release);
+  for (const uint32_t record : exported->records) shared.records[record].token.store(0, std::memory_order_release);
   shared.exports.erase(exported);
 }
 
@@ -161,12 +186,12 @@ class ForeignFile {
   int file_;
 };
 
-Status read_record(const ForeignFile& table, const Key& key, Record& record) {
+Status read_record(const ForeignFile& table, const Key& key, uint64_t number, Record& record) {
   if (table.number() < 0) {
     return {ACL_ERROR_RT_IPC_ERROR, text("the memory of process ", key.pid, " cannot be opened (", std::strerror(errno),
                                          "); that process must be alive, of the same user, and hold the memory")};
   }
-  const bool is_read = table.read(&record, sizeof record, static_cast<off_t>(key.record * sizeof(Record)));
+  const bool is_read = table.read(&record, sizeof record, static_cast<off_t>(number * sizeof(Record)));
   if (is_read && record.magic == kMagic && record.token.load(std::memory_order_relaxed) == key.token) return {};
   return {ACL_ERROR_RT_IPC_ERROR, text("process ", key.pid, " no longer shares that memory: it was freed, or its key closed")};
 }
@@ -179,53 +204,73 @@ Status check_allowed(const Key& key, const Record& record) {
                "; it names it with aclrtIpcMemSetImportPid, or exports with ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION")};
 }
 
-// Maps whole pages; the range may begin within one.
-Result<Import> map_range(int device, const ForeignFile& heap, const Record& record) {
-  const size_t inside = record.offset % kPage;
-  const size_t bytes = (inside + record.bytes + kPage - 1) / kPage * kPage;
-  Result<void*> segment = Arena::reserve_segment(device, bytes);
-  if (!segment.ok()) return segment.take_status();
-  if (Status status = Arena::map_in_segment(segment.value(), bytes, heap.number(), static_cast<off_t>(record.offset - inside));
-      !status.ok()) {
-    static_cast<void>(Arena::release_segment(segment.value()));
-    return status;
+Result<std::vector<Piece>> read_pieces(const ForeignFile& table, const Key& key) {
+  std::vector<Piece> pieces;
+  Record record{};
+  for (uint64_t number = key.record; number != 0; number = record.next) {
+    SOFTNPU_RETURN_IF_ERROR(read_record(table, key, number, record));
+    pieces.push_back({static_cast<off_t>(record.offset), record.bytes});
   }
+  return pieces;
+}
+
+// Maps whole pages, piece behind piece; the range may begin and end within one.
+Result<Import> map_range(int device, const ForeignFile& heap, const std::vector<Piece>& pieces) {
+  const size_t inside = static_cast<size_t>(pieces[0].offset) % kPage;
+  size_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.bytes;
+  const auto round_up = [](size_t value) { return (value + kPage - 1) / kPage * kPage; };
+  Result<void*> segment = Arena::reserve_segment(device, round_up(inside + bytes));
+  if (!segment.ok()) return segment.take_status();
   auto* const first = static_cast<std::byte*>(segment.value());
-  MappedRanges::instance().add(first + inside, record.bytes, first);
-  return Import{.segment = first, .begin = first + inside, .bytes = record.bytes, .uses = 1};
+  std::byte* place = first;
+  for (const Piece& piece : pieces) {
+    const size_t before = static_cast<size_t>(piece.offset) % kPage;
+    const size_t mapped = round_up(before + piece.bytes);
+    Status status = Arena::map_in_segment(place, mapped, heap.number(), piece.offset - static_cast<off_t>(before));
+    if (!status.ok()) {
+      static_cast<void>(Arena::release_segment(first));
+      return status;
+    }
+    place += mapped;
+  }
+  MappedRanges::instance().add(first + inside, bytes, first);
+  return Import{.segment = first, .begin = first + inside, .bytes = bytes, .uses = 1};
 }
 
 }  // namespace
 
 Result<std::string> IpcMemory::export_range(const void* pointer, size_t bytes, Importers importers) {
   if (bytes == 0) return Status(ACL_ERROR_RT_PARAM_INVALID, "an export of 0 bytes was asked for");
+  const auto* const begin = static_cast<const std::byte*>(pointer);
+  const std::vector<Piece> pieces = pieces_of(begin, bytes);
+  if (pieces.empty()) {
+    return Status(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, text(pointer, " was imported; only memory of this process is exported"));
+  }
   State& shared = state();
   const std::lock_guard lock(shared.mutex);
-  const int device = Arena::device_of(pointer);
-  const auto* const begin = static_cast<const std::byte*>(pointer);
-  const auto* const heap = static_cast<const std::byte*>(Arena::heap_begin(device));
-  if (begin >= heap + Arena::capacity()) {
-    return Status(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
-                  text(pointer, " was imported or mapped; only memory that aclrtMalloc gave this process is exported"));
-  }
   SOFTNPU_RETURN_IF_ERROR(open_table(shared));
   for (const Export& exported : shared.exports) {
     const bool is_same = exported.begin == begin && exported.bytes == bytes &&
-                         shared.records[exported.record].importers == static_cast<uint32_t>(importers);
+                         shared.records[exported.records[0]].importers == static_cast<uint32_t>(importers);
     if (is_same) return shared.key_of(exported).to_text();
   }
-  const Export exported{begin, bytes, unused_record(shared)};
-  if (exported.record >= kMostExports) {
+  const Export exported{begin, bytes, unused_records(shared, pieces.size())};
+  if (exported.records.size() < pieces.size()) {
     return Status(ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, text("the process shares ", kMostExports, " ranges; close or free some"));
   }
-  Record& record = shared.records[exported.record];
-  record.magic = kMagic;
-  record.offset = static_cast<uint64_t>(begin - heap);
-  record.bytes = bytes;
-  record.file = Arena::heap_file(device);
-  record.importers = static_cast<uint32_t>(importers);
-  record.pids.fill(0);
-  record.token.store(random_token(), std::memory_order_release);
+  const uint64_t token = random_token();
+  for (size_t index = pieces.size(); index-- > 0;) {
+    Record& record = shared.records[exported.records[index]];
+    record.magic = kMagic;
+    record.offset = static_cast<uint64_t>(pieces[index].offset);
+    record.bytes = pieces[index].bytes;
+    record.file = Arena::heap_file(Arena::device_of(pointer));
+    record.importers = static_cast<uint32_t>(importers);
+    record.next = index + 1 < pieces.size() ? exported.records[index + 1] : 0;
+    record.pids.fill(0);
+    record.token.store(token, std::memory_order_release);
+  }
   shared.exports.push_back(exported);
   return shared.key_of(exported).to_text();
 }
@@ -237,7 +282,7 @@ Status IpcMemory::allow(const std::string& text_of_key, std::span<const int32_t>
   const std::lock_guard lock(shared.mutex);
   const auto exported = key.value().pid == getpid() ? shared.find_export(key.value()) : shared.exports.end();
   if (exported == shared.exports.end()) return {ACL_ERROR_RT_PARAM_INVALID, "this process exports no memory under that key"};
-  Record& record = shared.records[exported->record];
+  Record& record = shared.records[exported->records[0]];
   for (const int32_t pid : pids) {
     if (pid <= 0) return {ACL_ERROR_RT_PARAM_INVALID, text(pid, " is no process")};
     if (std::find(record.pids.begin(), record.pids.end(), pid) != record.pids.end()) continue;
@@ -268,12 +313,13 @@ Result<void*> IpcMemory::import_range(const std::string& text_of_key, int device
   }
   const ForeignFile table(key.pid, key.table);
   Record record{};
-  SOFTNPU_RETURN_IF_ERROR(read_record(table, key, record));
+  SOFTNPU_RETURN_IF_ERROR(read_record(table, key, key.record, record));
   SOFTNPU_RETURN_IF_ERROR(check_allowed(key, record));
   const ForeignFile heap(key.pid, record.file);
-  SOFTNPU_RETURN_IF_ERROR(read_record(table, key, record));  // what was opened is still the heap that was meant
+  Result<std::vector<Piece>> pieces = read_pieces(table, key);  // what was opened is still the heap that was meant
+  if (!pieces.ok()) return pieces.take_status();
   if (heap.number() < 0) return system_failure("the shared memory cannot be opened");
-  Result<Import> imported = map_range(device, heap, record);
+  Result<Import> imported = map_range(device, heap, pieces.value());
   if (!imported.ok()) return imported.take_status();
   shared.imports.emplace(text_of_key, imported.value());
   return static_cast<void*>(imported.value().begin);
@@ -301,8 +347,9 @@ void IpcMemory::forget_exports(const void* begin, size_t bytes) {
   const std::lock_guard lock(shared.mutex);
   const auto* const first = static_cast<const std::byte*>(begin);
   for (size_t index = shared.exports.size(); index-- > 0;) {
-    const std::byte* const exported = shared.exports[index].begin;
-    if (exported >= first && exported < first + bytes) end_export(shared, shared.exports.begin() + static_cast<ptrdiff_t>(index));
+    const Export& exported = shared.exports[index];
+    if (exported.begin < first + bytes && first < exported.begin + exported.bytes)
+      end_export(shared, shared.exports.begin() + static_cast<ptrdiff_t>(index));
   }
 }
 

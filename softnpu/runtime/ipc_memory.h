@@ -27,7 +27,7 @@ class IpcMemory {
   enum class Importers { kNamed, kAll };
 
   // A key of fewer than ACL_IPC_HANDLE_SIZE characters for [pointer, pointer + bytes), which lies in one live block of a heap of
-  // this process. The same range has the same key until it is freed or closed.
+  // this process, or in memory that it mapped (virtual_memory.h). The same range has the same key until it is freed or closed.
   static Result<std::string> export_range(const void* pointer, size_t bytes, Importers importers);
 
   // Names processes that may import what was exported for named ones; those named before stay.
@@ -40,7 +40,7 @@ class IpcMemory {
   // Takes back one import of this process; if it has none, the export. At once: waits for no stream.
   static Status close(const std::string& key);
 
-  // Ends the exports within a block that is about to be freed.
+  // Ends the exports that have a part in memory that is about to be freed or unmapped.
   static void forget_exports(const void* begin, size_t bytes);
   // Ends the exports and imports of `device`.
   static void forget_device(int device);

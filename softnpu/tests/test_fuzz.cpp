@@ -402,9 +402,9 @@ class Sequence : private FuzzWorld {
   }
 
   void call_what_is_refused() {
-    void* address = nullptr;
     aclmdlRI model = nullptr;
-    check(Fate::kFails, aclrtReserveMemAddress(&address, 1 << 21, 0, nullptr, 1), "aclrtReserveMemAddress");
+    check(Fate::kFails, aclrtFreePhysical(garbage()), "aclrtFreePhysical");
+    check(Fate::kFails, aclrtUnmapMem(garbage()), "aclrtUnmapMem");
     check(Fate::kFails, aclmdlRICaptureEnd(stream_or_default().value, &model), "aclmdlRICaptureEnd");
     check(Fate::kFails, aclmdlRIExecuteAsync(garbage(), nullptr), "aclmdlRIExecuteAsync");
   }

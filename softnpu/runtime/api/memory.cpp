@@ -207,7 +207,8 @@ Status aclrtFree(void* devPtr) {
   Status race;
   const std::optional<Allocation> block = heap->find(devPtr);
   if (block && !heap->owns(devPtr)) {
-    return {ACL_ERROR_RT_PARAM_INVALID, text(devPtr, " was not allocated but imported; aclrtIpcMemClose gives it back")};
+    return {ACL_ERROR_RT_PARAM_INVALID,
+            text(devPtr, " was not allocated but imported or mapped; aclrtIpcMemClose or aclrtUnmapMem gives it back")};
   }
   if (block && block->base == devPtr) {
     if (races_are_checked()) race = races().check_free("aclrtFree", block->base, block->bytes);

@@ -7,6 +7,7 @@
 #include "runtime/copy.h"
 #include "runtime/device.h"
 #include "runtime/ipc_memory.h"
+#include "runtime/races.h"
 #include "runtime/thread_state.h"
 
 namespace softnpu::api {
@@ -46,8 +47,12 @@ Status aclrtIpcMemImportByKey(void** devPtr, const char* key, uint64_t flags) {
   Result<Context*> context = current_context();
   if (!context.ok()) return context.take_status();
   SOFTNPU_RETURN_IF_ERROR(check_flags(flags, ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS));
-  Result<void*> address = IpcMemory::import_range(text_of(key), context.value()->device().host_number());
+  const Device& device = context.value()->device();
+  Result<void*> address = IpcMemory::import_range(text_of(key), device.host_number());
   if (!address.ok()) return address.take_status();
+  if (races_are_checked()) {
+    if (const auto range = device.heap()->find(address.value())) races().forget(range->base, range->bytes);
+  }
   *devPtr = address.value();
   return {};
 }
