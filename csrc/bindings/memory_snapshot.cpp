@@ -73,7 +73,7 @@ py::dict show(const SegmentView& segment, Frames& frames) {
   dict["stream"] = handle_of(segment.device, segment.stream);
   dict["segment_type"] = segment.is_small ? "small" : "large";
   dict["segment_pool_id"] = segment.pool;
-  dict["is_expandable"] = false;
+  dict["is_expandable"] = segment.is_expandable;
   dict["frames"] = py::list();
   py::list blocks;
   for (const BlockView& block : segment.blocks) blocks.append(show(block, frames));
@@ -82,8 +82,9 @@ py::dict show(const SegmentView& segment, Frames& frames) {
 }
 
 py::dict show(const MemoryEvent& event, c10::DeviceIndex device, Frames& frames) {
-  constexpr std::array kActions = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "snapshot",
-                                   "oom"};
+  constexpr std::array kActions = {"alloc",         "free_requested", "free_completed",
+                                   "segment_alloc", "segment_free",   "segment_map",
+                                   "segment_unmap", "snapshot",       "oom"};
   py::dict dict;
   dict["action"] = kActions.at(event.action);
   dict[event.action == MemoryEvent::kOutOfMemory ? "device_free" : "addr"] = event.address;
@@ -110,7 +111,7 @@ py::dict show_settings() {
   dict["PYTORCH_NPU_ALLOC_CONF"] = Config::last_allocator_settings();
   dict["max_split_size"] = static_cast<int64_t>(settings.max_split);  // -1: no limit
   dict["garbage_collection_threshold"] = settings.collection_threshold;
-  dict["expandable_segments"] = false;
+  dict["expandable_segments"] = settings.expands;
   dict["release_lock_on_malloc"] = settings.asks_unlocked;
   dict["roundup_power2_divisions"] = std::move(divisions);
   return dict;

@@ -31,6 +31,7 @@ struct OwnSettings {
   bool reclaims_lazily = false;
   bool fails_at_once = false;
   bool asks_unlocked = false;
+  bool expands = false;
 };
 
 bool is_switch(std::string_view value) { return value == "True" || value == "False"; }
@@ -105,7 +106,6 @@ struct Key {
   std::string_view not_yet{};  // why a value other than False has no effect
 };
 
-constexpr std::string_view kNoMapping = "memory is not mapped yet; segments of fixed size are used";
 constexpr std::string_view kNoPinnedChoice = "pinned memory always comes from aclrtMallocHost, piece by piece";
 
 // PyTorch parses the keys for which nothing is stored here.
@@ -117,10 +117,10 @@ constexpr std::array kKeys = {
           double share = 0;
           return parse_share(value, share) && share < 1;
         }},
-    Key{"expandable_segments", kSwitch, [](std::string_view value, OwnSettings&) { return is_switch(value); }, kNoMapping},
+    Key{"expandable_segments", kSwitch, [](std::string_view value, OwnSettings& s) { return parse_switch(value, s.expands); }},
     Key{"base_addr_aligned_kb", "a whole number from 0 to 16",
         [](std::string_view value, OwnSettings&) { return is_between(value, 0, 16); },
-        "it is a setting of expandable segments, which are not built yet"},
+        "memory is aligned to 512 bytes, in expandable segments too"},
     Key{"page_size", "1g",
         [](std::string_view value, OwnSettings& s) {
           s.has_huge_pages = true;
@@ -315,6 +315,7 @@ CacheSettings CacheSettings::read() {
           .rounds_to_powers = std::any_of(divisions.begin(), divisions.end(), [](size_t count) { return count > 1; }),
           .has_huge_pages = own.has_huge_pages,
           .fails_at_once = own.fails_at_once,
+          .expands = own.expands,
           .asks_unlocked = own.asks_unlocked};
 }
 

@@ -28,6 +28,7 @@ struct C10_EXPORT CacheSettings {
   bool rounds_to_powers = false;    // of 2, divided as the settings say
   bool has_huge_pages = false;      // segments of 1 GiB
   bool fails_at_once = false;       // instead of giving unused segments back and asking again
+  bool expands = false;             // segments for large requests are expandable_segment.h
   bool asks_unlocked = false;       // others may allocate while the device is asked
 };
 

@@ -186,6 +186,10 @@ MemoryRange DeviceCache::segment_of(const Block& block) const {
   const Block *first = &block, *last = &block;
   while (first->before != nullptr) first = first->before;
   while (last->after != nullptr) last = last->after;
+  if (const ExpandableSegment* segment = block.expandable) {
+    char* const begin = segment->page_of(block.address);
+    return {begin, static_cast<size_t>(segment->next_page(block.address + block.size) - begin), block.cache->stream};
+  }
   return {first->address, static_cast<size_t>(last->address + last->size - first->address), block.cache->stream};
 }
 
@@ -224,22 +228,27 @@ Block* DeviceCache::grow(HeldLock& lock, StreamCache& cache, size_t size, bool i
     join_recent(cache);
     if (Block* block = find_free(cache, size, is_small)) return block;
   }
-  const size_t bytes = segment_size(size);
-  collect_garbage(lock, bytes);
-  void* address = ask_source(lock, cache, bytes);
-  if (address == nullptr && settings_.fails_at_once) return nullptr;
-  if (address == nullptr) {
-    if (Block* block = shrink_and_retry(lock, cache, size, is_small, bytes, address)) return block;
+  collect_garbage(lock, segment_size(size));
+  if (Block* block = ask_for_block(lock, cache, size, is_small)) return block;
+  return settings_.fails_at_once ? nullptr : shrink_and_retry(lock, cache, size, is_small);
+}
+
+// Null if there is no memory for it.
+Block* DeviceCache::ask_for_block(HeldLock& lock, StreamCache& cache, size_t size, bool is_small) {
+  const bool may_expand = settings_.expands && !is_small && cache.pool.source == nullptr;
+  if (const ExpandablePlace place = may_expand ? find_place(cache, size) : ExpandablePlace(); place.segment != nullptr) {
+    return expand(cache, place);
   }
+  const size_t bytes = segment_size(size);
+  void* const address = ask_source(lock, cache, bytes);
   if (address == nullptr) return nullptr;
   Block* block = new_block();
+  block->expandable = nullptr;
   block->address = static_cast<char*>(address);
   block->size = bytes;
   block->cache = &cache;
   block->is_small = is_small;
-  segments_.insert(block);
-  ++cache.pool.segments;
-  increase(stats_.segment, is_small, 1);
+  add_segment(block);
   increase(stats_.reserved_bytes, is_small, bytes);
   block->is_oversize_segment = is_oversize(*block);
   if (block->is_oversize_segment) stats_.oversize_segments.increase(1);
@@ -247,9 +256,22 @@ Block* DeviceCache::grow(HeldLock& lock, StreamCache& cache, size_t size, bool i
   return block;
 }
 
-// Gives back what is unused. A block, if one came free meanwhile; else `address` is where the device then gave `bytes`.
-Block* DeviceCache::shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t size, bool is_small, size_t bytes,
-                                     void*& address) {
+void DeviceCache::add_segment(Block* first) {
+  segments_.insert(first);
+  ++first->cache->pool.segments;
+  increase(stats_.segment, first->is_small, 1);
+  if (first->expandable != nullptr) first->expandable->ranges.emplace(first->address, first);
+}
+
+void DeviceCache::remove_segment(Block* first) {
+  segments_.erase(first);
+  --first->cache->pool.segments;
+  decrease(stats_.segment, first->is_small, 1);
+  if (first->expandable != nullptr) first->expandable->ranges.erase(first->address);
+}
+
+// Gives back what is unused and asks again, unless a block came free meanwhile.
+Block* DeviceCache::shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t size, bool is_small) {
   ++stats_.num_alloc_retries;
   lock.unlock();
   collect_sent_memory();
@@ -265,8 +287,7 @@ Block* DeviceCache::shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t 
     segments.insert(segments.end(), own.begin(), own.end());
   }
   release_segments(lock, segments);
-  address = ask_source(lock, cache, bytes);
-  return nullptr;
+  return ask_for_block(lock, cache, size, is_small);
 }
 
 // Null if the source or the limit has no more; throws on any other failure.
@@ -320,18 +341,22 @@ size_t DeviceCache::allowed() const {
 }
 
 // Keeps the first `size` bytes of a block that is in no cache and puts the rest into it.
-void DeviceCache::cut(Block* block, size_t size) {
+void DeviceCache::cut(Block* block, size_t size) { enter(divide(block, size)); }
+
+// The same, but the rest is returned.
+Block* DeviceCache::divide(Block* block, size_t size) {
   Block* rest = new_block();
   rest->address = block->address + size;
   rest->size = block->size - size;
   rest->cache = block->cache;
   rest->is_small = block->is_small;
+  rest->expandable = block->expandable;
   rest->before = block;
   rest->after = block->after;
   if (rest->after != nullptr) rest->after->before = rest;
   block->after = rest;
   block->size = size;
-  enter(rest);
+  return rest;
 }
 
 // Whether that changed what is free.
@@ -494,7 +519,7 @@ std::vector<Block*> DeviceCache::take_segments(c10::MempoolId_t id) {
       join_recent(*cache);
       for (Block* block = cache->small.whole_segments(); block != nullptr; block = block->next) segments.push_back(block);
       for (Block* block : cache->large) {
-        if (!block->is_split()) segments.push_back(block);
+        if (!block->is_split() || has_whole_pages(*block)) segments.push_back(block);
       }
     }
   };
@@ -503,7 +528,10 @@ std::vector<Block*> DeviceCache::take_segments(c10::MempoolId_t id) {
   for (auto& [other, pool] : pools_) {
     if (other == id || (is_default && pool.is_dropped())) collect(pool);
   }
-  for (Block* block : segments) leave(block);
+  for (Block*& block : segments) {
+    leave(block);
+    if (block->is_split()) block = detach_pages(block);
+  }
   return segments;
 }
 
@@ -572,17 +600,23 @@ void DeviceCache::free_at_source(const Block& block) const {
 void DeviceCache::release_segment(Block* block) {
   if (logs(LogPart::kMemory, LogLevel::kInfo))
     log(LogPart::kMemory, LogLevel::kInfo, c10::str("gave back ", block->size, " bytes"));
-  BlockPool& pool = block->cache->pool;
-  const aclError code = pool.source == nullptr ? ACL_FN(aclrtFree)(block->address) : ACL_SUCCESS;
-  if (watches_allocations()) history_.record(MemoryEvent::kSegmentFree, *block);
-  ++stats_.num_device_free;
-  segments_.erase(block);
-  --pool.segments;
-  decrease(stats_.segment, block->is_small, 1);
+  StreamCache& cache = *block->cache;
+  ExpandableSegment* const expandable = block->expandable;
+  const char* const function = expandable != nullptr ? "aclrtUnmapMem" : "aclrtFree";
+  const aclError code = expandable != nullptr          ? expandable->unmap(block->address, block->size)
+                        : cache.pool.source == nullptr ? ACL_FN(aclrtFree)(block->address)
+                                                       : ACL_SUCCESS;
+  if (watches_allocations())
+    history_.record(expandable != nullptr ? MemoryEvent::kSegmentUnmap : MemoryEvent::kSegmentFree, *block);
+  stats_.num_device_free += expandable != nullptr ? static_cast<int64_t>(block->size / expandable->page()) : 1;
+  remove_segment(block);
   decrease(stats_.reserved_bytes, block->is_small, block->size);
   if (block->is_oversize_segment) stats_.oversize_segments.decrease(1);
   delete_block(block);
-  acl::check(code, "aclrtFree");  // a damaged segment is gone all the same
+  if (expandable != nullptr && expandable->ranges.empty()) {
+    std::erase_if(cache.expandable, [&](const auto& segment) { return segment.get() == expandable; });
+  }
+  acl::check(code, function);  // a damaged segment is gone all the same
 }
 
 Block* DeviceCache::new_block() {
@@ -627,7 +661,8 @@ std::vector<SegmentView> DeviceCache::segments(std::optional<c10::MempoolId_t> p
                                                           .address = reinterpret_cast<uintptr_t>(first->address),
                                                           .stream = cache.stream.id(),
                                                           .is_small = first->is_small,
-                                                          .pool = cache.pool.id});
+                                                          .pool = cache.pool.id,
+                                                          .is_expandable = first->expandable != nullptr});
     for (const Block* block = first; block != nullptr; block = block->after) segment.add(view_of(*block));
   }
   std::sort(views.begin(), views.end(), [](const auto& a, const auto& b) { return a.address < b.address; });

@@ -74,6 +74,12 @@ class DeviceCache {
     PooledEvent* event;
     Block* block;
   };
+  struct ExpandablePlace {
+    ExpandableSegment* segment = nullptr;
+    Block* last = nullptr;  // of the range behind which it is
+    char* begin = nullptr;
+    size_t bytes = 0;
+  };
 
   size_t block_size(size_t bytes) const;
   size_t segment_size(size_t block) const;
@@ -89,13 +95,22 @@ class DeviceCache {
   BlockPool& pool_of(c10::MempoolId_t id);
   Block* find_free(StreamCache& cache, size_t size, bool is_small);
   Block* grow(HeldLock& lock, StreamCache& cache, size_t size, bool is_small);
-  Block* shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t size, bool is_small, size_t bytes, void*& address);
+  Block* ask_for_block(HeldLock& lock, StreamCache& cache, size_t size, bool is_small);
+  Block* shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t size, bool is_small);
+  ExpandablePlace find_place(StreamCache& cache, size_t size);
+  Block* expand(StreamCache& cache, const ExpandablePlace& place);
+  void link(Block* before, Block* after);
+  Block* detach_pages(Block* block);
+  static bool has_whole_pages(const Block& block);
+  void add_segment(Block* first);
+  void remove_segment(Block* first);
   void* ask_source(HeldLock& lock, const StreamCache& cache, size_t bytes);
   aclError ask_device(HeldLock& lock, size_t bytes, void** address);
   template <typename Ask>
   void without_lock(HeldLock& lock, size_t bytes, Ask&& ask);
   size_t allowed() const;
   void cut(Block* block, size_t size);
+  Block* divide(Block* block, size_t size);
 
   bool join_recent(StreamCache& cache);
   void join_all();
@@ -128,7 +143,7 @@ class DeviceCache {
   CacheSettings settings_;
   BlockPool default_pool_;
   std::map<c10::MempoolId_t, BlockPool> pools_;  // the others
-  std::unordered_set<Block*> segments_;          // the first block of each
+  std::unordered_set<Block*> segments_;          // the first block of each, and of each range of expandable ones
   MemoryHistory history_;
   std::unordered_map<NPUStream, std::deque<Pending>> pending_;  // in the order of each stream
   size_t pending_count_ = 0;

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/expandable_segment.h"
 #include "core/pluggable_allocator.h"
 #include "core/stream.h"
 
@@ -30,15 +31,16 @@ struct Block {
   StreamCache* cache = nullptr;  // where it goes when it is free
   Block* before = nullptr;       // neighbours in the segment
   Block* after = nullptr;
-  Block* previous = nullptr;         // neighbours in a list of SmallBlocks
-  Block* next = nullptr;             // also in a list of RecentBlocks, and: the next unused object
-  uint32_t pending_events = 0;       // marks of other streams to wait for before it is free
-  bool is_small = false;             // of a segment for small requests
-  bool is_free = false;              // in SmallBlocks or LargeBlocks
-  bool is_oversize = false;          // when it was allocated, the settings forbade to cut it
-  bool is_oversize_segment = false;  // of the first block: when the segment was made, they did
-  uint64_t freed_at = 0;             // the tick of DeviceCache at which it came there
-  std::vector<NPUStream> users{};    // other streams that use it, by recordStream
+  Block* previous = nullptr;                // neighbours in a list of SmallBlocks
+  Block* next = nullptr;                    // also in a list of RecentBlocks, and: the next unused object
+  uint32_t pending_events = 0;              // marks of other streams to wait for before it is free
+  bool is_small = false;                    // of a segment for small requests
+  bool is_free = false;                     // in SmallBlocks or LargeBlocks
+  bool is_oversize = false;                 // when it was allocated, the settings forbade to cut it
+  bool is_oversize_segment = false;         // of the first block: when the segment was made, they did
+  uint64_t freed_at = 0;                    // the tick of DeviceCache at which it came there
+  ExpandableSegment* expandable = nullptr;  // whose memory it is
+  std::vector<NPUStream> users{};           // other streams that use it, by recordStream
 
   bool is_split() const { return before != nullptr || after != nullptr; }
 };
@@ -193,6 +195,7 @@ struct StreamCache {
   RecentBlocks recent{};
   SmallBlocks small{};
   LargeBlocks large{};
+  std::vector<std::unique_ptr<ExpandableSegment>> expandable{};
 };
 
 // Memory that is kept apart: segments belong to one pool, and a request is met from the pool it names.

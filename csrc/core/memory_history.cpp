@@ -17,7 +17,8 @@ constinit std::atomic<const HistoryOptions*> current_options{nullptr};
 thread_local const StackTrace* current_stack = nullptr;
 
 bool is_allocation(MemoryEvent::Action action) {
-  return action == MemoryEvent::kAlloc || action == MemoryEvent::kSegmentAlloc || action == MemoryEvent::kOutOfMemory;
+  return action == MemoryEvent::kAlloc || action == MemoryEvent::kSegmentAlloc || action == MemoryEvent::kSegmentMap ||
+         action == MemoryEvent::kOutOfMemory;
 }
 
 int64_t now_us() {
@@ -55,7 +56,7 @@ void MemoryHistory::record(MemoryEvent::Action action, const Block& block) {
   if (!records_memory_history()) return;
   const StackTrace stack = current_stack != nullptr ? *current_stack : nullptr;
   if (action == MemoryEvent::kAlloc && stack != nullptr) stacks_[&block] = stack;
-  const bool is_segment = action == MemoryEvent::kSegmentAlloc || action == MemoryEvent::kSegmentFree;
+  const bool is_segment = action >= MemoryEvent::kSegmentAlloc && action <= MemoryEvent::kSegmentUnmap;
   const bool is_free = action == MemoryEvent::kFreeRequested || action == MemoryEvent::kFreeCompleted;
   add({action, reinterpret_cast<uintptr_t>(block.address), is_segment ? block.size : block.requested, block.cache->stream.id(),
        block.cache->pool.id, 0, is_free && stack == nullptr ? stack_of(block) : stack});

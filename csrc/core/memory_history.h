@@ -46,7 +46,17 @@ inline bool watches_allocations() { return detail::allocation_watchers.load(std:
 using StackTrace = std::shared_ptr<c10::GatheredContext>;  // a torch::CapturedTraceback
 
 struct MemoryEvent {
-  enum Action : uint8_t { kAlloc, kFreeRequested, kFreeCompleted, kSegmentAlloc, kSegmentFree, kSnapshot, kOutOfMemory };
+  enum Action : uint8_t {
+    kAlloc,
+    kFreeRequested,
+    kFreeCompleted,
+    kSegmentAlloc,
+    kSegmentFree,
+    kSegmentMap,
+    kSegmentUnmap,
+    kSnapshot,
+    kOutOfMemory
+  };
 
   Action action;
   uintptr_t address;  // of kOutOfMemory: bytes free on the device

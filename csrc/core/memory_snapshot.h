@@ -25,6 +25,7 @@ struct SegmentView {
   c10::StreamId stream;
   bool is_small;
   c10::MempoolId_t pool;
+  bool is_expandable = false;
   size_t total = 0;
   size_t allocated = 0;
   size_t active = 0;  // allocated, or freed but still used by another stream

@@ -116,8 +116,7 @@ class Worker {
   std::unique_ptr<Gate> gate_;
 };
 
-TEST(AllocatorTortureTest, NoBlocksOverlapNothingLeaksAndTheBooksBalance) {
-  const uint64_t steps = number_from_environment("TORCH_NPU_TORTURE_STEPS", 300'000);
+void torture(uint64_t steps) {
   const uint64_t seed = number_from_environment("TORCH_NPU_TORTURE_SEED", std::random_device()());
   SCOPED_TRACE("TORCH_NPU_TORTURE_SEED=" + std::to_string(seed));
   c10::DeviceAllocator& allocator = *getNPUAllocator();
@@ -155,6 +154,16 @@ TEST(AllocatorTortureTest, NoBlocksOverlapNothingLeaksAndTheBooksBalance) {
   }
   EXPECT_EQ(stats.num_device_alloc, stats.num_device_free);
   EXPECT_EQ(device_memory(0).first, free_at_first);
+}
+
+TEST(AllocatorTortureTest, NoBlocksOverlapNothingLeaksAndTheBooksBalance) {
+  torture(number_from_environment("TORCH_NPU_TORTURE_STEPS", 300'000));
+}
+
+TEST(AllocatorTortureTest, SoItIsWithExpandableSegments) {
+  change_allocator_settings("expandable_segments:True");
+  torture(number_from_environment("TORCH_NPU_TORTURE_STEPS", 300'000) / 3);
+  change_allocator_settings("");
 }
 
 }  // namespace
