@@ -254,11 +254,11 @@ void make_shareable(at::DataPtr& pointer) {
 }
 
 void recordStream(const at::DataPtr& pointer, NPUStream stream) {
+  const Owner owner = owner_of(pointer);
+  if (owner.block != nullptr) return owner.block->cache->device.record_stream(owner.block, stream);
+  if (owner.piece != nullptr) return UncachedMemory::of(owner.piece->stream.device_index()).record_stream(owner.piece, stream);
   if (record_stream_of_received(pointer, stream)) return;
-  const at::DataPtr* sent = sent_memory_of(pointer);
-  const Owner owner = owner_of(sent == nullptr ? pointer : *sent);
-  if (owner.piece != nullptr) UncachedMemory::of(owner.piece->stream.device_index()).record_stream(owner.piece, stream);
-  if (owner.block != nullptr) owner.block->cache->device.record_stream(owner.block, stream);
+  if (const at::DataPtr* sent = sent_memory_of(pointer)) recordStream(*sent, stream);
 }
 
 MemoryRange allocation_of(const at::DataPtr& pointer, size_t bytes) {
