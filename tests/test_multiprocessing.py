@@ -5,6 +5,7 @@ import gc
 import os
 import pickle
 import signal
+import threading
 import traceback
 from multiprocessing.reduction import ForkingPickler
 
@@ -325,6 +326,36 @@ def test_the_same_process_receives_its_own_storage():
     z = pickle.loads(sent)
     assert z.tolist() == [1, 1, 1]
     assert z.data_ptr() != address
+
+
+def test_the_thread_that_feeds_a_queue_waits_for_the_stream_of_the_memory():
+    queue = torch.multiprocessing.get_context("spawn").Queue()
+    stream = torch.npu.Stream()
+    with torch.npu.stream(stream), Gate(stream):
+        x = torch.full((1000,), 3.0, device="npu")
+        queue.put(x)
+        del x
+    assert set(queue.get(timeout=60).tolist()) == {3}
+
+
+def test_many_threads_send_one_tensor():
+    x = torch.arange(100.0, device="npu")
+    sent = []
+
+    def send(tensor):
+        sent.extend(message(tensor) for _ in range(20))
+
+    threads = [threading.Thread(target=send, args=(x,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = x.tolist()
+    del x
+    assert len(sent) == 80
+    first = pickle.loads(sent[0])
+    assert all(pickle.loads(one).data_ptr() == first.data_ptr() for one in sent[1:])
+    assert first.tolist() == expected
 
 
 def test_a_message_is_received_once():

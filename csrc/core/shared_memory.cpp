@@ -163,6 +163,7 @@ SentStorage send_storage(c10::StorageImpl& storage) {
   if (storage.nbytes() == 0) return sent;
   storage.mutable_data();  // memory that is copied when it is first written is so now
   at::DataPtr& pointer = storage._mutable_data_ptr_no_checks();
+  void* const address = pointer.get();
   TORCH_CHECK(pointer.get_deleter() != &free_received, "Attempted to send NPU tensor received from another process; this is not ",
               "currently supported. Consider cloning before sending.");
   collect(Receivers::kLiving);
@@ -177,7 +178,7 @@ SentStorage send_storage(c10::StorageImpl& storage) {
   ACL_CALL(aclrtIpcMemGetExportKey, range.begin, range.bytes, key.data(), key.size(),
            ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION);
   sent.key = key.data();
-  sent.offset = static_cast<size_t>(static_cast<char*>(pointer.get()) - static_cast<char*>(range.begin));
+  sent.offset = static_cast<size_t>(static_cast<char*>(address) - static_cast<char*>(range.begin));
   sent.words = SharedWords::own().handle();
 
   // A queue sends from a thread of its own, whose current stream is not that of the program.
