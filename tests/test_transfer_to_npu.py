@@ -240,6 +240,25 @@ class TestDevices:
         assert made.is_cuda
         assert torch.equal(made.cpu(), make("cpu"))
 
+    def test_what_a_device_is_called(self):
+        x = torch.ones(2, device="cuda:1")
+        for name in (str(x.device), f"{x.device}", x.device.type, torch.device("cuda").type):
+            assert "cuda" in name and name.startswith("cuda") and name.startswith(("xpu", "cuda"))
+            assert "npu" in name and name.startswith("npu") and not name.startswith("cpu") and "xpu" not in name
+        assert (
+            str(x.device) == "cuda:1" == str(torch.device("cuda", 1)) and str(x.device) == "npu:1" and str(x.device) != "cuda:0"
+        )
+        assert repr(x.device) == "device(type='npu', index=1)" and f"on {x.device}" == "on npu:1"
+        assert torch.device(str(x.device)) == x.device and json.loads(json.dumps(str(x.device))) == "npu:1"
+        assert x.type() == "torch.cuda.FloatTensor" == x.cpu().type(x.type()).type() and x.type() != "torch.cuda.HalfTensor"
+        assert x.type().startswith("torch.cuda") and not x.cpu().type().startswith("torch.cuda")
+        assert not {"cuda" in str(torch.device("cpu")), str(torch.device("meta")) == "cuda"} & {True}
+        file = io.BytesIO()
+        torch.save({"device": str(x.device), "x": x}, file)
+        file.seek(0)
+        loaded = torch.load(file, map_location=x.device, weights_only=True)
+        assert loaded["device"] == "npu:1" and type(loaded["device"]) is str and loaded["x"].device == x.device
+
     def test_classes_stay_what_they_are(self):
         assert isinstance(torch.device("cuda"), torch.device) and type(torch.ones(1, device="cuda")) is torch.Tensor
         assert isinstance(torch.cuda.Stream(), torch.Stream) and isinstance(torch.Generator("cuda"), torch.Generator)
@@ -257,6 +276,50 @@ class TestDevices:
     def test_a_device_that_is_not_there_is_named(self):
         with pytest.raises(RuntimeError, match="77"):
             torch.ones(1, device="cuda:77")
+
+
+def test_torch_script_reads_cuda_as_npu(transferred):
+    @torch.jit.script
+    def there(x: torch.Tensor, device: str):
+        if x.to("cuda").device.type == "cuda":
+            x = x.cuda() + torch.ones(2, device="cuda")
+        return x, x.to(device), torch.device(device), x.to("cpu").device.type
+
+    for _ in range(3):
+        x, moved, device, of_cpu = there(torch.ones(2), "cuda:1")
+        assert x.device == torch.device("npu:0") and x.tolist() == [2, 2]
+        assert moved.device == device == torch.device("npu:1") and of_cpu == "cpu"
+
+
+def test_torch_script_is_as_it_was_after_undo():
+    def kind(device: str):
+        return torch.device(device).type
+
+    with transfer_to_npu.scope():
+        assert torch.jit.script(kind)("cuda:1") == "cuda"
+    assert torch.jit.script(kind)("npu") == "npu"
+
+
+@pytest.mark.parametrize(("devices", "of_ascend", "count"), [("1,2", None, 2), ("5", "0,1,2", 3)])
+def test_devices_are_those_of_cuda_visible_devices(python, devices, of_ascend, count):
+    """Set after the import, before a device is used; other processes are not told."""
+    done = python(
+        f"""
+        {IMPORT}
+        import os, torch
+        os.environ["CUDA_VISIBLE_DEVICES"] = {devices!r}
+        print(torch.cuda.device_count(), torch.cuda.is_available())
+        print(os.popen("echo $ASCEND_RT_VISIBLE_DEVICES").read().strip())
+        """,
+        **({} if of_ascend is None else {"ASCEND_RT_VISIBLE_DEVICES": of_ascend}),
+        SOFTNPU_DEVICE_COUNT="8",
+    )
+    assert done.stdout == f"{count} {count > 0}\n{of_ascend or ''}\n", done.stderr
+
+
+def test_devices_are_all_without_it(python):
+    done = python("import torch; print(torch.npu.device_count())", CUDA_VISIBLE_DEVICES="1", SOFTNPU_DEVICE_COUNT="3")
+    assert done.stdout == "3\n", done.stderr
 
 
 def test_pickles_made_with_it_are_read_without_it_and_back():
@@ -348,3 +411,22 @@ def test_every_public_name_of_torch_cuda_answers():
     assert torch.cuda.get_device_capability() == (8, 0)
     assert torch.cuda.is_bf16_supported(including_emulation=False)
     assert torch.cuda.get_device_name("cuda:0") == torch.npu.get_device_name(0)
+    properties = torch.cuda.get_device_properties("cuda")
+    assert (properties.major, properties.minor) == (8, 0)
+    assert properties.total_memory == torch.npu.get_device_properties().total_memory and "Ascend" in repr(properties)
+    assert isinstance(torch.cuda.has_magma, bool)
+    assert torch.cuda.nccl.version() < (2, 0) and not torch.cuda.nccl.is_available([])
+
+
+@pytest.mark.usefixtures("transferred")
+def test_handles_are_found_by_their_names_of_cuda():
+    stream = torch.cuda.Stream()
+    assert stream.cuda_stream == stream.npu_stream != 0
+    event = stream.record_event()
+    assert event.cuda_event == event.npu_event
+
+
+@pytest.mark.usefixtures("transferred")
+def test_what_only_cuda_has_does_nothing():
+    with torch.autograd.profiler.emit_nvtx(), torch.cuda.profiler.profile(), torch.cuda.nvtx.range("all"):
+        assert torch.ones(2, device="cuda").sum().item() == 2

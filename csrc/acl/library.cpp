@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "acl/symbol.h"
+#include "acl/visible_devices.h"
 #include "core/log.h"
 #include "core/options.h"
 
@@ -108,7 +109,7 @@ class Library {
  public:
   // Leaked: others may call the device until the very end of the process.
   static Library& get() {
-    static Library* const library = new Library(choose());
+    static Library* const library = load();
     return *library;
   }
 
@@ -125,6 +126,14 @@ class Library {
   }
 
  private:
+  static Library* load() {
+    const VisibleDevices visible;
+    auto* const library = new Library(choose());
+    uint32_t count = 0;  // so that the list is read while it is there
+    if (const auto get = FUNCTION_OF(library->runtime_, aclrtGetDeviceCount)) get(&count);
+    return library;
+  }
+
   explicit Library(const Choice& choice) : runtime_(open(choice.path)) {
     info_ = {choice.path.string(), choice.origin, version_of(runtime_), soc_of(runtime_)};
     if (logs(LogPart::kAcl, LogLevel::kInfo)) {

@@ -3,6 +3,9 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/to_native.h>
 
+#include <array>
+
+#include "acl/visible_devices.h"
 #include "aten/override.h"
 #include "core/guard.h"
 
@@ -63,9 +66,45 @@ bool is_factory(const c10::OperatorHandle& op) {
   return name.starts_with("aten::") && name != "aten::to" && name != "aten::_to_copy";
 }
 
+// What TorchScript does by itself, without the dispatcher, as it is for a program that knows CUDA.
+struct ScriptOperator {
+  c10::OperatorName name;
+  void (*run)(torch::jit::Stack&);
+};
+
+const std::array<ScriptOperator, 2>& script_operators() {
+  using torch::jit::pop;
+  using torch::jit::push;
+  static const std::array<ScriptOperator, 2> operators{{
+      {{"aten::device", ""}, [](auto& stack) { push(stack, without_cuda(c10::Device(pop(stack).toStringRef()))); }},
+      {{"prim::type", ""},
+       [](auto& stack) {
+         const c10::Device device = pop(stack).toDevice();
+         push(stack, device.is_privateuseone() ? "cuda" : c10::DeviceTypeName(device.type(), /*lower_case=*/true));
+       }},
+  }};
+  return operators;
+}
+
+// Graphs point to the operators that they were compiled with: these stay.
+std::shared_ptr<torch::jit::Operator> exchange(const c10::OperatorName& name, const torch::jit::Operator& replacement) {
+  static auto* const exchanged = new std::vector<std::shared_ptr<torch::jit::Operator>>();
+  auto old = torch::jit::findOperatorFor(name);
+  exchanged->push_back(old);
+  torch::jit::deregisterOperator(old->schema());
+  torch::jit::registerOperator(torch::jit::Operator(replacement));
+  return old;
+}
+
+torch::jit::Operator with_schema_of(const torch::jit::Operator& op, void (*run)(torch::jit::Stack&)) {
+  const c10::FunctionSchema& schema = op.schema();
+  return {schema.name(), schema.overload_name(), schema.arguments(), schema.returns(), run, schema.aliasAnalysis()};
+}
+
 }  // namespace
 
 CudaAlias::CudaAlias() : guard_of_cuda_(registered_guard().load()) {
+  acl::follow_visible_devices_of_cuda(true);
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto op = c10::Dispatcher::singleton().findOp(name);
     if (!op || !is_factory(*op)) continue;
@@ -77,10 +116,19 @@ CudaAlias::CudaAlias() : guard_of_cuda_(registered_guard().load()) {
     kernels_.push_back(override_kernel("aten::to.dtype_layout", key, torch::CppFunction(TORCH_FN(to_layout))));
     kernels_.push_back(override_kernel("aten::to.device", key, torch::CppFunction(TORCH_FN(to_device))));
   }
+  for (const auto& [name, run] : script_operators()) {
+    if (const auto op = torch::jit::findOperatorFor(name)) {
+      script_operators_.push_back(exchange(name, with_schema_of(*op, run)));
+    }
+  }
   static const auto* const guard = new CudaGuardImpl();
   registered_guard().store(guard);
 }
 
-CudaAlias::~CudaAlias() { registered_guard().store(guard_of_cuda_); }
+CudaAlias::~CudaAlias() {
+  acl::follow_visible_devices_of_cuda(false);
+  registered_guard().store(guard_of_cuda_);
+  for (const auto& op : script_operators_) exchange(op->schema().operator_name(), *op);
+}
 
 }  // namespace torch_npu

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/jit/runtime/operator.h>
 #include <torch/library.h>
 
 #include <memory>
@@ -26,6 +27,7 @@ class C10_EXPORT CudaAlias {
 
  private:
   std::vector<std::unique_ptr<torch::Library>> kernels_;
+  std::vector<std::shared_ptr<torch::jit::Operator>> script_operators_;  // those that were exchanged
   const c10::impl::DeviceGuardImplInterface* const guard_of_cuda_;
 };
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "bindings/bind.h"
 
@@ -37,7 +38,9 @@ const std::array<Constructor, 4>& constructors() {
 struct State {
   CudaAlias alias;
   py::object type_attribute;
-  py::str device_type;
+  reprfunc str_of_device;
+  py::object name;  // the class of what devices are called meanwhile
+  py::object device_type;
 };
 
 std::optional<State>& state() {
@@ -90,16 +93,24 @@ PyObject* type_of_device(PyObject* self, void*) {
   return Py_TYPE(state()->type_attribute.ptr())->tp_descr_get(state()->type_attribute.ptr(), self, nullptr);
 }
 
+PyObject* str_of_device(PyObject* self) {
+  const auto text = py::reinterpret_steal<py::object>(state()->str_of_device(self));
+  if (!text || !reinterpret_cast<THPDevice*>(self)->device.is_privateuseone()) return py::object(text).release().ptr();
+  return PyObject_CallOneArg(state()->name.ptr(), text.ptr());
+}
+
 void set_type_attribute(const py::object& attribute) {
   if (PyDict_SetItemString(THPDeviceType.tp_dict, "type", attribute.ptr()) != 0) throw py::error_already_set();
   PyType_Modified(&THPDeviceType);
 }
 
-void begin(py::str device_type) {
+void begin(py::object name) {
   if (state()) return;
   state().emplace();
   State& now = *state();
-  now.device_type = std::move(device_type);
+  now.device_type = name("npu");
+  now.name = std::move(name);
+  now.str_of_device = std::exchange(THPDeviceType.tp_str, str_of_device);
   for (const Constructor& constructor : constructors()) constructor.type->tp_new = construct;
   static PyGetSetDef definition = {"type", type_of_device, nullptr, nullptr, nullptr};
   now.type_attribute = py::reinterpret_borrow<py::object>(PyDict_GetItemString(THPDeviceType.tp_dict, "type"));
@@ -109,6 +120,7 @@ void begin(py::str device_type) {
 void end() {
   if (!state()) return;
   for (const Constructor& constructor : constructors()) constructor.type->tp_new = constructor.original;
+  THPDeviceType.tp_str = state()->str_of_device;
   set_type_attribute(state()->type_attribute);
   state().reset();
 }
@@ -116,7 +128,7 @@ void end() {
 }  // namespace
 
 void bind_cuda_alias(py::module_& module) {
-  module.def("_cuda_alias_begin", begin, py::arg("device_type"));
+  module.def("_cuda_alias_begin", begin, py::arg("name"));
   module.def("_cuda_alias_end", end);
 }
 

@@ -19,17 +19,27 @@ _OTHER_NAMES = {
 }
 
 
-class DeviceType(str):
-    """The type of an NPU for a program that asks for CUDA: it equals both "npu" and "cuda". Pickled, it is "npu"."""
+class Name(str):
+    """What torch says of an NPU, such as "npu", "npu:0" or "torch.npu.FloatTensor", to a program that asks for CUDA: it equals,
+    begins with and contains also what torch would say of CUDA. Dicts and sets know it as npu. Pickled, it is a str."""
 
     __slots__ = ()
     __hash__ = str.__hash__
 
     def __eq__(self, other):
-        return str.__eq__(self, other) is True or (isinstance(other, str) and str.__eq__("cuda", other))
+        return str.__eq__(self, other) is True or (isinstance(other, str) and str.__eq__(self._of_cuda(), other))
 
     def __ne__(self, other):
         return not self == other
+
+    def __contains__(self, part):
+        return str.__contains__(self, part) or part in self._of_cuda()
+
+    def startswith(self, prefix, *limits):
+        return str.startswith(self, prefix, *limits) or self._of_cuda().startswith(prefix, *limits)
+
+    def _of_cuda(self):
+        return self.replace("npu", "cuda", 1)
 
     def __reduce__(self):
         return str, (str(self),)
@@ -59,7 +69,7 @@ def _torch_cuda():
             twins[name] = own[name]
         elif name in vars(npu):
             twins[name] = vars(npu)[name]
-        elif _is_class(name) or not isinstance(vars(cuda).get(name), type):
+        elif _is_class(name) or not isinstance(vars(cuda).get(name), (bool, type)):
             twins[name] = REMOVED
     yield cuda, "__getattr__", _late
     originals = {id(vars(cuda)[name]): twin for name, twin in twins.items() if name in vars(cuda) and twin is not REMOVED}
@@ -67,13 +77,17 @@ def _torch_cuda():
         if twin is not REMOVED or name in vars(cuda):
             yield cuda, name, twin
     # The same functions by their longer names. Numbers and tuples are no names of functions.
-    for module in (cuda.memory, cuda.random, cuda.streams, cuda._utils):
+    for module in (cuda.memory, cuda.profiler, cuda.random, cuda.streams, cuda._utils):
         for name, value in list(vars(module).items()):
             if id(value) in originals and callable(value):
                 yield module, name, originals[id(value)]
     for name in ("_record_memory_history", "_snapshot", "_dump_snapshot"):
         if name in vars(npu.memory):
             yield cuda.memory, name, vars(npu.memory)[name]
+    yield npu.Stream, "cuda_stream", npu.Stream.npu_stream
+    yield npu.Event, "cuda_event", npu.Event.npu_event
+    yield cuda.nccl, "is_available", lambda tensors: False
+    yield cuda.nccl, "version", lambda: (0, 0, 0)  # older than all that programs ask for
     yield cuda._utils, "_get_device_index", _get_device_index
     yield cuda, "_get_device_index", _get_device_index
 
@@ -100,6 +114,19 @@ def _is_class(name):
     return name in _OTHER_NAMES or name.endswith(("Tensor", "Storage"))
 
 
+class _WithCapability:
+    """The properties of an NPU, with the numbers that programs for CUDA compare."""
+
+    def __init__(self, properties, major, minor):
+        self._properties, self.major, self.minor = properties, major, minor
+
+    def __getattr__(self, name):
+        return getattr(self._properties, name)
+
+    def __repr__(self):
+        return repr(self._properties)
+
+
 def _own():
     """What torch.cuda answers in another form than torch.npu does, or only torch.cuda has."""
 
@@ -109,6 +136,10 @@ def _own():
     def get_device_capability(device=None):
         """(8, 0) where torch.npu tells none: an NPU has what programs use from there on (bfloat16), but not what needs more."""
         return torch.npu.get_device_capability(device) or (8, 0)
+
+    def get_device_properties(device=None):
+        properties = torch.npu.get_device_properties(device)
+        return _WithCapability(properties, *get_device_capability(device))
 
     def get_gencode_flags():
         return ""
@@ -132,6 +163,7 @@ def _own():
     return {
         "is_bf16_supported": is_bf16_supported,
         "get_device_capability": get_device_capability,
+        "get_device_properties": get_device_properties,
         "get_gencode_flags": get_gencode_flags,
         "check_error": check_error,
         "cudart": cudart,
@@ -160,6 +192,8 @@ def _nvtx():
     yield torch.cuda.nvtx, "range_start", lambda msg: 0
     yield torch.cuda.nvtx, "range_end", lambda range_id: None
     yield torch.cuda.nvtx, "mark", lambda msg: None
+    yield torch.autograd.profiler.emit_nvtx, "__enter__", lambda self: self if self.enabled else None
+    yield torch.autograd.profiler.emit_nvtx, "__exit__", lambda self, *error: False
 
 
 def _tensors():
@@ -172,9 +206,10 @@ def _tensors():
 
     @functools.wraps(as_type)
     def type_(self, dtype=None, *args, **kwargs):
-        if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
-            dtype = "torch.npu." + dtype[len("torch.cuda.") :]
-        return as_type(self, dtype, *args, **kwargs)
+        if isinstance(dtype, str):
+            dtype = str(dtype).replace("torch.cuda.", "torch.npu.")
+        found = as_type(self, dtype, *args, **kwargs)
+        return Name(found) if isinstance(found, str) and self.is_npu else found
 
     def share(self, *_):
         raise RuntimeError(
@@ -306,10 +341,10 @@ def _check_hccl():
 
 
 def _dynamo():
-    """The type of a device is a constant for Dynamo, as every str is."""
+    """What a device is called is a constant for Dynamo, as every str is."""
     from torch._dynamo import utils
 
-    utils.common_constant_types.add(DeviceType)
+    utils.common_constant_types.add(Name)
     return ()
 
 

@@ -10,7 +10,8 @@ not touched. Operators cost what they cost without it.
     with transfer_to_npu.scope(): ...            # only within
     transfer_to_npu.table()                      # what is exchanged meanwhile
 
-Devices say npu: `torch.device("cuda:0")` is `device(type='npu', index=0)`. Their `type` equals both "npu" and "cuda".
+Devices say npu: `torch.device("cuda:0")` is `device(type='npu', index=0)`. What they are called, by `device.type`, `str(device)`
+or `tensor.type()`, equals both what is said of npu and what would be said of cuda.
 A CUDA kernel that a program brings itself (an extension, Triton) does not run on npu and says so where it is used.
 docs/migration.md tells what is mapped to what.
 """
@@ -23,6 +24,7 @@ import os
 import sys
 
 import torch
+from torch import _weights_only_unpickler
 
 import torch_npu
 
@@ -37,15 +39,17 @@ def apply():
     if _exchanged:
         return
     _tell()
-    torch_npu._C._cuda_alias_begin(_cuda_names.DeviceType("npu"))
+    torch_npu._C._cuda_alias_begin(_cuda_names.Name)
     _exchange_names()
     torch.serialization.register_package(*_PACKAGE)
+    _weights_only_unpickler._add_safe_globals([str])  # of str(device) in a checkpoint
 
 
 def undo():
     """Gives torch back as it was. Tensors that were made meanwhile stay on npu. Does nothing where nothing was applied."""
     if not _exchanged:
         return
+    _weights_only_unpickler._remove_safe_globals([str])
     torch.serialization._package_registry.remove(_PACKAGE)
     _restore_names()
     torch_npu._C._cuda_alias_end()
@@ -124,14 +128,15 @@ def _name(owner):
 def _location(storage):
     """npu, not cuda, in checkpoints: who does not migrate can load them."""
     device = storage.device
-    return str(device) if str.__eq__(device.type, "npu") else None
+    return str(str(device)) if str.__eq__(device.type, "npu") else None
 
 
 def _restore(storage, location):
     """Storages of checkpoints that were written on CUDA, or are to be loaded there."""
-    if location == "cuda" or location.startswith("cuda:"):
-        return torch.serialization.default_restore_location(storage, "npu" + location[4:])
-    return None
+    meant = str(location)
+    if meant == "cuda" or meant.startswith("cuda:"):
+        meant = "npu" + meant[4:]
+    return None if meant is location else torch.serialization.default_restore_location(storage, meant)
 
 
 def _tell():
