@@ -117,6 +117,22 @@ def test_torch_compile_may_come_after_it(python):
     assert (done.stdout, done.stderr) == ("4.0 npu:1 [0, True]\nFalse False\n", NOTICE + "\n")
 
 
+def test_torch_compile_needs_no_backend():
+    def function(x):
+        return (x.sin() * 2).sum()
+
+    x = torch.linspace(0, 1, 5)
+    with transfer_to_npu.scope():
+        there = x.cuda().requires_grad_()
+        compiled = torch.compile(function, fullgraph=True)(there)
+        compiled.backward()
+        torch.testing.assert_close(compiled.cpu(), function(x))
+        torch.testing.assert_close(there.grad.cpu(), 2 * x.cos())
+    torch.compiler.reset()
+    with pytest.raises(Exception, match="the backend inductor generates no code for npu"):
+        torch.compile(function)(x.npu())
+
+
 def test_a_real_cuda_device_is_named_in_the_notice(monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with transfer_to_npu.scope():

@@ -60,13 +60,18 @@ def refuse_inductor(compile_fx):
     @functools.wraps(compile_fx)
     def compile(model_, example_inputs_, *args, **kwargs):
         if _touches_npu(model_, example_inputs_):
-            raise NotImplementedError(
-                'the backend inductor generates no code for npu: write torch.compile(..., backend="npu"), '
-                'or "aot_eager" or "eager", which run the captured graph operator by operator'
-            )
+            return without_inductor(model_, example_inputs_)
         return compile_fx(model_, example_inputs_, *args, **kwargs)
 
     return compile
+
+
+def without_inductor(graph, inputs):
+    """What inductor does with a graph that touches npu. transfer_to_npu has `npu_backend` in its place."""
+    raise NotImplementedError(
+        'the backend inductor generates no code for npu: write torch.compile(..., backend="npu"), '
+        'or "aot_eager" or "eager", which run the captured graph operator by operator'
+    )
 
 
 def _touches_npu(model, inputs):
@@ -76,7 +81,7 @@ def _touches_npu(model, inputs):
     return any(isinstance(leaf, torch.Tensor) and leaf.device.type == "npu" for leaf in leaves)
 
 
-def _npu_backend(graph, inputs, **options):
+def npu_backend(graph, inputs, **options):
     """aot_eager: see the module."""
     return lookup_backend("aot_eager")(graph, inputs, **options)
 
@@ -132,7 +137,7 @@ def _register():
     register_interface_for_device("npu", NpuInterface)
     for index in range(npu.device_count()):
         register_interface_for_device(f"npu:{index}", NpuInterface)
-    register_backend(_npu_backend, name="npu")
+    register_backend(npu_backend, name="npu")
     _trace_torch_npu()
 
 

@@ -348,6 +348,13 @@ def _dynamo():
     return ()
 
 
+def _compile():
+    """torch.compile(model), which names no backend."""
+    from .. import _dynamo
+
+    yield _dynamo, "without_inductor", _dynamo.npu_backend
+
+
 def _extensions():
     """Sources of CUDA kernels are not compiled for npu."""
     from torch.utils import cpp_extension
@@ -370,5 +377,9 @@ def _extensions():
     yield cpp_extension, "_jit_compile", load_without_cuda
 
 
-LATER = {"torch._dynamo.utils": _dynamo, "torch.utils.cpp_extension": _extensions}
+LATER = {
+    "torch._dynamo.utils": _dynamo,
+    "torch.utils.cpp_extension": _extensions,
+    "torch_npu._dynamo": _compile,
+}
 """What is exchanged in modules that few programs import."""
