@@ -27,13 +27,12 @@ void call_client(void (*function)(void*), void* argument, const TaskQueue& queue
 struct HostCall {
   aclrtHostFunc function;
   void* argument;
-  TaskQueue* queue;
 };
 
 constexpr SoftnpuTaskKind kHostCallKind = {.name = "aclrtLaunchHostFunc",
                                            .run = [](void* payload, char*) -> aclError {
                                              const auto& call = *static_cast<HostCall*>(payload);
-                                             call_client(call.function, call.argument, *call.queue);
+                                             call_client(call.function, call.argument, *thread_state().works_for);
                                              return ACL_SUCCESS;
                                            },
                                            .release = nullptr,
@@ -44,7 +43,7 @@ constexpr SoftnpuTaskKind kHostCallKind = {.name = "aclrtLaunchHostFunc",
 }  // namespace
 
 Status launch_host_function(Stream& stream, aclrtHostFunc function, void* argument) {
-  const HostCall call{function, argument, &stream.queue()};
+  const HostCall call{function, argument};
   return stream.submit(kHostCallKind, &call, sizeof call, 0);
 }
 
@@ -162,6 +161,9 @@ void Reports::end_subscription(std::map<Stream*, uint64_t>::iterator subscriptio
 }
 
 Status Reports::launch(Stream& stream, aclrtCallback function, void* argument, bool hold) {
+  if (stream.is_recorded.load(std::memory_order_relaxed)) {
+    return {ACL_ERROR_RT_STREAM_CAPTURED, "a callback on a thread of its own cannot be captured; use aclrtLaunchHostFunc"};
+  }
   auto report = std::make_shared<Report>();
   report->function = function;
   report->argument = argument;

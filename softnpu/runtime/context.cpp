@@ -87,7 +87,10 @@ std::vector<Stream*> Context::streams() const {
 
 Status Context::synchronize(Deadline deadline) {
   for (Stream* stream : streams()) SOFTNPU_RETURN_IF_ERROR(stream->wait(deadline));
-  for (Stream* stream : streams()) SOFTNPU_RETURN_IF_ERROR(stream->take_failure());
+  for (Stream* stream : streams()) {
+    Status failure = stream->take_failure();
+    if (!failure.ok() && !stream->is_lane.load(std::memory_order_relaxed)) return failure;
+  }
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "runtime/arena.h"
+#include "runtime/capture.h"
 #include "runtime/engine.h"
 #include "runtime/faults.h"
 #include "runtime/host_probe.h"
@@ -92,6 +93,11 @@ constexpr SoftnpuTaskKind kFillKind = {.name = "aclrtMemsetAsync",
                                              visitor(context, task.destination, task.bytes, SOFTNPU_ACCESS_WRITES);
                                            }};
 
+// A recorded task will run on other streams.
+EngineQueue* queue_for(const Stream& stream) {
+  return stream.is_recorded.load(std::memory_order_relaxed) ? nullptr : stream.engine_queue();
+}
+
 // From the first byte of the first row to the last byte of the last one; 0 if that overflows.
 size_t span_of(size_t pitch, size_t width, size_t height) {
   size_t rows = 0;
@@ -170,6 +176,7 @@ Result<CheckedCopy> check_copy(const CopyShape& shape) {
 }
 
 Status copy_now(const CheckedCopy& copy) {
+  if (Captures::is_active()) SOFTNPU_RETURN_IF_ERROR(captures().check_unsafe("a copy that waits"));
   SOFTNPU_RETURN_IF_ERROR(Faults::at_call(FaultPoint::kCopy));
   const RunningTask running(kCopyNowKind);
   if (races_are_checked()) {
@@ -182,6 +189,7 @@ Status copy_now(const CheckedCopy& copy) {
 }
 
 Status fill_now(const Place& destination, uint8_t value, size_t bytes) {
+  if (Captures::is_active()) SOFTNPU_RETURN_IF_ERROR(captures().check_unsafe("a fill that waits"));
   SOFTNPU_RETURN_IF_ERROR(Faults::at_call(FaultPoint::kCopy));
   if (races_are_checked()) {
     SOFTNPU_RETURN_IF_ERROR(races().check_host("aclrtMemset", [&](SoftnpuAccessVisitor visitor, void* context) {
@@ -223,7 +231,8 @@ Status check_direction(const CheckedCopy& copy, aclrtMemcpyKind kind) {
 
 Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stream) {
   SOFTNPU_RETURN_IF_ERROR(check_direction(copy, kind));
-  CopyTask task{.shape = copy.shape, .queue = stream.engine_queue(), .staged = nullptr};
+  const bool is_recorded = stream.is_recorded.load(std::memory_order_relaxed);
+  CopyTask task{.shape = copy.shape, .queue = queue_for(stream), .staged = nullptr};
   std::unique_ptr<std::byte[]> staged;
   bool waits = copy.source.kind == Place::Kind::kPageable || copy.destination.kind == Place::Kind::kPageable;
   if (kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
@@ -234,6 +243,9 @@ Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stre
     task.shape.source = task.staged = staged.get();
     waits = false;
   }
+  if (waits && is_recorded) {
+    SOFTNPU_RETURN_IF_ERROR(captures().refuse_wait(stream, "a copy of pageable host memory, which waits, on"));
+  }
   if (waits) SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   const uint64_t cost = task.shape.width / kBytesPerUnitOfCost * task.shape.height;
   SOFTNPU_RETURN_IF_ERROR(Faults::submit(FaultPoint::kCopy, stream, kCopyKind, &task, sizeof task, cost));
@@ -243,7 +255,7 @@ Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stre
 }
 
 Status fill_in_order(const Place& destination, uint8_t value, size_t bytes, Stream& stream) {
-  const FillTask task{.destination = destination.address, .bytes = bytes, .queue = stream.engine_queue(), .value = value};
+  const FillTask task{.destination = destination.address, .bytes = bytes, .queue = queue_for(stream), .value = value};
   return Faults::submit(FaultPoint::kCopy, stream, kFillKind, &task, sizeof task, bytes / kBytesPerUnitOfCost);
 }
 

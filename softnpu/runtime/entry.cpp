@@ -40,6 +40,16 @@ Status resolve_context(aclrtContext handle, const char* name, Context** context)
   return *context != nullptr ? Status() : context_pool().explain(handle, name);
 }
 
+Status resolve_graphslot(aclmdlRI handle, const char* name, GraphSlot** graph) {
+  *graph = graph_pool().find(handle);
+  return *graph != nullptr ? Status() : graph_pool().explain(handle, name);
+}
+
+Status resolve_taskgroup(aclrtTaskGrp handle, const char* name, TaskGroup** group) {
+  *group = task_group_pool().find(handle);
+  return *group != nullptr ? Status() : task_group_pool().explain(handle, name);
+}
+
 aclError fail(const char* function, const Status& status) {
   const char* code_name = error_name(status.code());
   // Clients wait in slices: that one passed is no failure to them.

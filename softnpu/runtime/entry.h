@@ -4,8 +4,10 @@
 
 #include <exception>
 
+#include "runtime/capture.h"
 #include "runtime/context.h"
 #include "runtime/event.h"
+#include "runtime/graph.h"
 #include "runtime/process.h"
 #include "runtime/status.h"
 #include "runtime/stream.h"
@@ -20,6 +22,8 @@ Status null_argument(const char* name);
 Status resolve_stream(aclrtStream handle, const char* name, bool nullable, Stream** stream);
 Status resolve_event(aclrtEvent handle, const char* name, Event** event);
 Status resolve_context(aclrtContext handle, const char* name, Context** context);
+Status resolve_graphslot(aclmdlRI handle, const char* name, GraphSlot** graph);
+Status resolve_taskgroup(aclrtTaskGrp handle, const char* name, TaskGroup** group);
 
 // Keeps a failure for aclGetRecentErrMsg and aclrtGetLastError, writes it to the log and returns its code.
 aclError fail(const char* function, const Status& status);

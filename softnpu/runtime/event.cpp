@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <mutex>
 #include <thread>
 
+#include "runtime/capture.h"
 #include "runtime/stream.h"
 #include "runtime/thread_state.h"
 
@@ -66,6 +68,69 @@ const SoftnpuTaskKind Event::kStampKind = {.name = "aclrtRecordEvent",
                                            .flags = SOFTNPU_TASK_ALWAYS,
                                            .visit = nullptr};
 
+// What lies on a stream for an external event in a graph.
+struct Event::External {
+  Event* event;
+  uint32_t generation;
+  TaskQueue* queue;  // any that exists
+
+  static aclError check(const External& task, char* message) {
+    if (task.event->is_live(task.generation)) return ACL_SUCCESS;
+    std::strncpy(message, "the external event was destroyed before the graph", SOFTNPU_TASK_MESSAGE - 1);
+    return ACL_ERROR_RT_INVALID_HANDLE;
+  }
+};
+
+const SoftnpuTaskKind Event::kExternalRecordKind = {.name = "aclrtRecordEvent",
+                                                    .run = [](void* payload, char* message) -> aclError {
+                                                      const auto& task = *static_cast<External*>(payload);
+                                                      if (aclError code = External::check(task, message)) return code;
+                                                      std::lock_guard guard(task.event->lock_);
+                                                      ++task.event->records_;
+                                                      task.event->mark_ = {task.queue, 0};  // reached already
+                                                      return ACL_SUCCESS;
+                                                    },
+                                                    .release = nullptr,
+                                                    .ready = nullptr,
+                                                    .flags = 0,
+                                                    .visit = nullptr};
+
+// An external event that was not recorded since its last reset is pending.
+const SoftnpuTaskKind Event::kExternalWaitKind = {.name = "aclrtStreamWaitEvent",
+                                                  .run = [](void* payload, char* message) -> aclError {
+                                                    const auto& task = *static_cast<External*>(payload);
+                                                    if (aclError code = External::check(task, message)) return code;
+                                                    std::lock_guard guard(task.event->lock_);
+                                                    task.event->awaited_ = task.event->records_;
+                                                    return ACL_SUCCESS;
+                                                  },
+                                                  .release = nullptr,
+                                                  .ready =
+                                                      [](const void* payload) {
+                                                        const auto& [event, generation, queue] =
+                                                            *static_cast<const External*>(payload);
+                                                        if (!event->is_live(generation)) return true;
+                                                        std::lock_guard guard(event->lock_);
+                                                        const QueueMark& mark = event->mark_;
+                                                        return mark.queue != nullptr && mark.queue->reached(mark.ticket);
+                                                      },
+                                                  .flags = SOFTNPU_TASK_OUTSIDE,
+                                                  .visit = nullptr};
+
+// A record that no wait has seen yet belongs to the next replay.
+const SoftnpuTaskKind Event::kExternalResetKind = {.name = "aclrtResetEvent",
+                                                   .run = [](void* payload, char* message) -> aclError {
+                                                     const auto& task = *static_cast<External*>(payload);
+                                                     if (aclError code = External::check(task, message)) return code;
+                                                     std::lock_guard guard(task.event->lock_);
+                                                     if (task.event->records_ <= task.event->awaited_) task.event->mark_ = {};
+                                                     return ACL_SUCCESS;
+                                                   },
+                                                   .release = nullptr,
+                                                   .ready = nullptr,
+                                                   .flags = 0,
+                                                   .visit = nullptr};
+
 void Event::open(Family family, uint32_t flags) {
   std::lock_guard guard(lock_);
   family_ = family;
@@ -74,11 +139,14 @@ void Event::open(Family family, uint32_t flags) {
   pending_waits_.store(0, std::memory_order_relaxed);
   mark_ = {};
   ++records_;
+  awaited_ = records_;
 }
 
 void Event::close() {
   std::lock_guard guard(lock_);
   shared_.reset();
+  is_captured_.store(false, std::memory_order_relaxed);
+  capture_mark_.reset();
   mark_ = {};
   clock_ = {};
   ++records_;
@@ -86,6 +154,10 @@ void Event::close() {
 
 // With lock_ held.
 void Event::set_mark(Stream& stream) {
+  if (is_captured_.load(std::memory_order_relaxed)) [[unlikely]] {
+    is_captured_.store(false, std::memory_order_relaxed);
+    capture_mark_.reset();
+  }
   mark_ = {&stream.queue(), stream.queue().submitted()};
   if (races_are_checked()) clock_ = races().clock_at(stream.queue().number(), mark_.ticket);
 }
@@ -100,7 +172,53 @@ IpcEvent::Ref Event::shared() const {
   return shared_ == nullptr ? nullptr : shared_->share();
 }
 
+std::shared_ptr<const CaptureMark> Event::capture_mark() const {
+  if (!is_captured_.load(std::memory_order_relaxed)) [[likely]]
+    return nullptr;
+  std::lock_guard guard(lock_);
+  return capture_mark_;
+}
+
+Status Event::check_not_captured() const {
+  const std::shared_ptr<const CaptureMark> mark = capture_mark();
+  return mark == nullptr ? Status() : captures().refuse_event(*mark);
+}
+
+Status Event::submit_external(const SoftnpuTaskKind& kind, Stream& stream) {
+  const External task{this, generation(), &stream.queue()};
+  return stream.submit(kind, &task, sizeof task, 0);
+}
+
+Status Event::record_captured(Stream& stream) {
+  if (is_external()) return submit_external(kExternalRecordKind, stream);
+  if (shared() != nullptr) return captures().refuse_outside(stream);
+  std::shared_ptr<const CaptureMark> mark = captures().mark(stream);
+  if (mark == nullptr) return {ACL_ERROR_RT_STREAM_NOT_CAPTURED, "the capture of the stream ended meanwhile"};
+  std::lock_guard guard(lock_);
+  ++records_;
+  mark_ = {};
+  capture_mark_ = std::move(mark);
+  is_captured_.store(true, std::memory_order_relaxed);
+  return {};
+}
+
+Status Event::wait_captured(Stream& stream, const std::shared_ptr<const CaptureMark>& mark) {
+  if (is_external()) return submit_external(kExternalWaitKind, stream);
+  if (mark != nullptr) return captures().wait(stream, *mark);
+  RaceClock unused;
+  if (shared() == nullptr && this->mark(&unused).queue == nullptr) return {};  // never recorded
+  return captures().refuse_outside(stream);
+}
+
+Status Event::reset(Stream& stream) {
+  if (is_external() && stream.is_recorded.load(std::memory_order_relaxed)) return submit_external(kExternalResetKind, stream);
+  reset();
+  return {};
+}
+
 Status Event::record(Stream& stream) {
+  if (stream.is_recorded.load(std::memory_order_relaxed)) [[unlikely]]
+    return record_captured(stream);
   if (IpcEvent::Ref shared = this->shared()) SOFTNPU_RETURN_IF_ERROR(record_shared(std::move(shared), stream));
   std::lock_guard guard(lock_);
   if (!has_timing()) {
@@ -135,6 +253,9 @@ QueueMark Event::mark(RaceClock* clock) const {
 }
 
 Status Event::wait(Stream& stream, std::chrono::seconds timeout) {
+  const std::shared_ptr<const CaptureMark> captured = capture_mark();
+  if (captured != nullptr || stream.is_recorded.load(std::memory_order_relaxed)) [[unlikely]]
+    return wait_captured(stream, captured);
   RaceClock then;
   const QueueMark newest = mark(&then);
   // A wait that is dropped because it is over orders the streams no less.
@@ -163,6 +284,8 @@ Status Event::wait_shared(IpcEvent::Ref shared, Stream& stream) {
 
 void Event::reset() {
   std::lock_guard guard(lock_);
+  is_captured_.store(false, std::memory_order_relaxed);
+  capture_mark_.reset();
   mark_ = {};
   clock_ = {};
   ++records_;
@@ -180,6 +303,7 @@ bool Event::reached() const {
 }
 
 Status Event::synchronize(Deadline deadline) {
+  SOFTNPU_RETURN_IF_ERROR(check_not_captured());
   SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   const auto timed_out = [] {
     return Status(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "the event was not reached in the time given; it stays pending");
@@ -210,6 +334,7 @@ Result<uint64_t> Event::timestamp() const {
   if (!has_timing()) {
     return Status(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "the event keeps no time; create it with the flag ACL_EVENT_TIME_LINE");
   }
+  SOFTNPU_RETURN_IF_ERROR(check_not_captured());
   std::lock_guard guard(lock_);
   if (mark_.queue == nullptr) return Status(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "the event was never recorded");
   if (stamped_ != records_) return Status(ACL_ERROR_RT_EVENT_NOT_COMPLETE, "the event is not reached yet; synchronize it first");

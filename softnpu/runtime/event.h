@@ -19,6 +19,7 @@
 namespace softnpu {
 
 class Stream;
+struct CaptureMark;
 
 // Thread-safe. The client owns it through its handle.
 class Event : public Slot {
@@ -34,7 +35,9 @@ class Event : public Slot {
 
   Family family() const { return family_; }
   bool has_timing() const { return flags_ & ACL_EVENT_TIME_LINE; }
-  bool can_reset() const { return family_ == Family::kPlain && (flags_ & ACL_EVENT_SYNC); }
+  // An event that captured streams record, wait for and reset when the graph is executed, and not when it is captured.
+  bool is_external() const { return flags_ & ACL_EVENT_EXTERNAL; }
+  bool can_reset() const { return family_ == Family::kPlain && (flags_ & (ACL_EVENT_SYNC | ACL_EVENT_EXTERNAL)); }
   // Null without such a part; with it, a reference that outlives the event.
   IpcEvent::Ref shared() const;
 
@@ -47,6 +50,11 @@ class Event : public Slot {
 
   // Forgets the mark: the event is as if never recorded. Streams that wait already keep waiting for the old mark.
   void reset();
+  // The same in the order of a captured stream, for an external event; otherwise at once.
+  Status reset(Stream& stream);
+
+  // Recorded on a captured stream: neither reached nor pending. Refuses, and spoils the capture, if so.
+  Status check_not_captured() const;
 
   // Whether the newest mark is reached; true if never recorded.
   bool reached() const;
@@ -69,10 +77,20 @@ class Event : public Slot {
   void set_mark(Stream& stream);
   static Status record_shared(IpcEvent::Ref shared, Stream& stream);
   static Status wait_shared(IpcEvent::Ref shared, Stream& stream);
+  Status record_captured(Stream& stream);
+  Status wait_captured(Stream& stream, const std::shared_ptr<const CaptureMark>& mark);
+  Status submit_external(const SoftnpuTaskKind& kind, Stream& stream);
+  std::shared_ptr<const CaptureMark> capture_mark() const;
+
+  struct External;
+  static const SoftnpuTaskKind kExternalRecordKind;
+  static const SoftnpuTaskKind kExternalWaitKind;
+  static const SoftnpuTaskKind kExternalResetKind;
 
   Family family_ = Family::kExtended;
   uint32_t flags_ = 0;
   std::atomic<int32_t> pending_waits_{0};
+  std::atomic<bool> is_captured_{false};  // capture_mark_ is there
 
   mutable Lock lock_;
   IpcEvent::Ref shared_;  // guarded by lock_, as is all that follows
@@ -81,6 +99,8 @@ class Event : public Slot {
   uint64_t records_ = 0;  // counts records, over all lives of this slot
   uint64_t stamped_ = 0;  // the record that `stamp_` belongs to
   uint64_t stamp_ = 0;
+  uint64_t awaited_ = 0;                             // external: the newest record that a replayed wait has seen
+  std::shared_ptr<const CaptureMark> capture_mark_;  // where it was recorded on a captured stream
 };
 
 using EventPool = SlotPool<Event, HandleKind::kEvent>;

@@ -162,6 +162,7 @@ Status Faults::count_call(FaultPoint point) {
 
 Status Faults::submit_counted(FaultPoint point, Stream& stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
                               uint64_t cost) {
+  if (stream.is_recorded.load(std::memory_order_relaxed)) return stream.submit(kind, payload, bytes, cost);  // its replays count
   std::unique_ptr<AlteredTask> task;
   const SoftnpuTaskKind* disguise = nullptr;
   {

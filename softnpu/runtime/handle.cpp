@@ -14,6 +14,10 @@ const char* name_of(HandleKind kind) {
       return "stream";
     case HandleKind::kEvent:
       return "event";
+    case HandleKind::kGraph:
+      return "graph";
+    case HandleKind::kTaskGroup:
+      return "task group";
   }
   return "handle of an unknown kind";
 }

@@ -17,7 +17,7 @@
 
 namespace softnpu {
 
-enum class HandleKind : uint32_t { kContext = 1, kStream = 2, kEvent = 3 };
+enum class HandleKind : uint32_t { kContext = 1, kStream = 2, kEvent = 3, kGraph = 4, kTaskGroup = 5 };
 const char* name_of(HandleKind kind);
 // Even, and different for every kind, every slot and every process: a number that a program made up is hardly ever a handle by
 // accident.

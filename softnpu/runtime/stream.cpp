@@ -1,6 +1,7 @@
 #include "runtime/stream.h"
 
 #include "runtime/callback.h"
+#include "runtime/capture.h"
 #include "runtime/context.h"
 #include "runtime/device.h"
 #include "runtime/exception.h"
@@ -18,6 +19,8 @@ Status Stream::open(Context& context, uint32_t priority) {
   context_ = &context;
   host_number_ = context.device().host_number();
   priority_ = priority;
+  is_recorded.store(false, std::memory_order_relaxed);
+  is_lane.store(false, std::memory_order_relaxed);
   stop_on_failure.store(false, std::memory_order_relaxed);
   overflow_switch.store(0, std::memory_order_relaxed);
   custom_tag.store(0, std::memory_order_relaxed);
@@ -30,6 +33,7 @@ Status Stream::open(Context& context, uint32_t priority) {
 
 void Stream::close() {
   Reports::instance().forget(*this);
+  if (is_recorded.load(std::memory_order_relaxed)) captures().forget(*this);
   const auto give_back = [](void* argument) {
     auto& stream = *static_cast<Stream*>(argument);
     if (races_are_checked()) {  // what was dropped will not touch memory any more
@@ -51,6 +55,9 @@ void Stream::reset_core_limits() {
 Device& Stream::device() const { return context_->device(); }
 
 Status Stream::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost) {
+  if (is_recorded.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (std::optional<Status> recorded = captures().record(*this, kind, payload, bytes, cost)) return std::move(*recorded);
+  }
   if (queue_.has_failed()) [[unlikely]]
     SOFTNPU_RETURN_IF_ERROR(context_->stop_reason());
   return queue_.submit(kind, payload, bytes, cost);
@@ -60,6 +67,13 @@ Status Stream::submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOve
   if (queue_.has_failed()) [[unlikely]]
     SOFTNPU_RETURN_IF_ERROR(context_->stop_reason());
   return queue_.submit_wait(mark, timeout, over);
+}
+
+Status Stream::wait_for(QueueMark mark) {
+  if (mark.queue == nullptr || mark.queue == &queue_) return {};
+  if (races_are_checked()) races().stream_learns(queue_.number(), races().clock_at(mark.queue->number(), mark.ticket));
+  if (mark.queue->reached(mark.ticket) && !mark.queue->has_failed()) return {};
+  return submit_wait(mark, std::chrono::seconds(0));
 }
 
 Status Stream::synchronize(Deadline deadline) {
@@ -91,6 +105,8 @@ bool Stream::query() {
 Status Stream::wait(Deadline deadline) { return wait(queue_.submitted(), deadline); }
 
 Status Stream::wait(Ticket ticket, Deadline deadline) {
+  if (is_recorded.load(std::memory_order_relaxed)) [[unlikely]]
+    SOFTNPU_RETURN_IF_ERROR(captures().refuse_wait(*this, "waiting for"));
   SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   const uint32_t aborts = queue_.abort_count();
   const bool was_pending = !queue_.reached(ticket);

@@ -45,6 +45,8 @@ class Stream : public Slot, private TaskQueue::Observer {
   // Fails if the context was stopped by a failure (stop_on_failure), or the stream is being destroyed.
   Status submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost);
   Status submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over = {});
+  // Later tasks start when `mark` is reached, and fail with what failed before it.
+  Status wait_for(QueueMark mark);
 
   // Returns when everything submitted before is done. ACL_ERROR_RT_STREAM_SYNC_TIMEOUT when `deadline` passes first.
   // ACL_ERROR_RT_STREAM_ABORT or ACL_ERROR_RT_DEVICE_TASK_ABORT if the work was thrown away meanwhile, as it is when the process
@@ -63,6 +65,10 @@ class Stream : public Slot, private TaskQueue::Observer {
   // Throws away what is pending and waits for the running task; whoever synchronizes now gets `reason`.
   Status abort(aclError reason, Deadline deadline);
 
+  // Its tasks do not run but are recorded (capture.h).
+  std::atomic<bool> is_recorded{false};
+  // Belongs to a graph, whose tasks report their failures elsewhere.
+  std::atomic<bool> is_lane{false};
   // A failing task stops the whole context instead of this stream's pending work.
   std::atomic<bool> stop_on_failure{false};
   std::atomic<uint32_t> overflow_switch{0};

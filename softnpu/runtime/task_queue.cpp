@@ -17,6 +17,7 @@
 #include "runtime/races.h"
 #include "runtime/running_task.h"
 #include "runtime/shuffle.h"
+#include "runtime/thread_state.h"
 
 namespace softnpu {
 namespace {
@@ -436,6 +437,7 @@ void TaskQueue::work() {
   char name[16];
   std::snprintf(name, sizeof name, "npu-stream-%u", number_ % 10000);
   pthread_setname_np(pthread_self(), name);
+  thread_state().works_for = this;
   if (priority_ > 0) {
     const auto thread = id_t(syscall(SYS_gettid));
     setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + int(priority_));

@@ -6,12 +6,14 @@
 #include <string>
 
 #include "acl/acl_base.h"
+#include "acl/acl_mdl.h"
 #include "runtime/status.h"
 
 namespace softnpu {
 
 class Context;
 class Stream;
+class TaskQueue;
 
 // Only its own thread touches it. Made at the thread's first call, gone with the thread.
 struct ThreadState {
@@ -25,6 +27,8 @@ struct ThreadState {
   aclError last_error = ACL_SUCCESS;
 
   bool in_host_callback = false;
+  const TaskQueue* works_for = nullptr;  // the queue whose worker this thread is
+  aclmdlRICaptureMode capture_mode = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
   std::array<uintptr_t, 4> known_pages{1, 1, 1, 1};  // host pages that were found mapped (host_probe.h); 1 is none
   uint32_t next_known_page = 0;
 };

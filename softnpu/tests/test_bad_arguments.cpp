@@ -32,6 +32,10 @@ TEST_F(BadArgumentsTest, NullIsRefusedByNameOfTheArgument) {
   Event valid_event = make_event();
   aclrtContext valid_context = nullptr;
   ASSERT_ACL(aclrtGetCurrentContext(&valid_context));
+  aclmdlRI valid_graphslot = nullptr;
+  ASSERT_ACL(aclmdlRICaptureBegin(valid_stream, ACL_MODEL_RI_CAPTURE_MODE_GLOBAL));
+  ASSERT_ACL(aclmdlRICaptureEnd(valid_stream, &valid_graphslot));
+  const Owned<aclmdlRIDestroy> graph(valid_graphslot);
   int calls = 0;
 #define ACL_NULL_CALL(function, argument, call)      \
   scratch.clear();                                   \

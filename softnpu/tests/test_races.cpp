@@ -126,6 +126,34 @@ TEST_F(ChildRaces, ReadersAreNone) {
   EXPECT_EQ(reports(), "");
 }
 
+TEST_F(ChildRaces, CapturedTasksAreJudgedWithEachReplay) {
+  Event fork = make_event(), join = make_event();
+  for (const bool is_ordered : {true, false}) {
+    ASSERT_ACL(aclmdlRICaptureBegin(first, ACL_MODEL_RI_CAPTURE_MODE_GLOBAL));
+    ASSERT_ACL(aclrtRecordEvent(fork, first));
+    ASSERT_ACL(aclrtStreamWaitEvent(second, fork));
+    write(first);
+    if (is_ordered) {
+      ASSERT_ACL(aclrtRecordEvent(fork, first));
+      ASSERT_ACL(aclrtStreamWaitEvent(second, fork));
+    }
+    write(second);
+    ASSERT_ACL(aclrtRecordEvent(join, second));
+    ASSERT_ACL(aclrtStreamWaitEvent(first, join));
+    write(first);
+    aclmdlRI graph = nullptr;
+    ASSERT_ACL(aclmdlRICaptureEnd(first, &graph));
+    EXPECT_EQ(reports(), "") << "captured tasks were judged though they did not run";
+    ASSERT_ACL(aclmdlRIExecuteAsync(graph, first));
+    ASSERT_ACL(aclmdlRIExecuteAsync(graph, second));
+    EXPECT_EQ(reports() == "", is_ordered);
+    read(first);
+    EXPECT_NE(reports(), "") << "the work of a replay was not seen";
+    EXPECT_ACL(aclrtSynchronizeDevice());
+    EXPECT_ACL(aclmdlRIDestroy(graph));
+  }
+}
+
 TEST_F(ChildRaces, EveryReaderSinceTheWriteCounts) {
   Stream third = make_stream();
   read(first);

@@ -136,11 +136,11 @@ Status aclrtDestroyEvent(Event& event) {
 
 Status aclrtRecordEvent(Event& event, Stream& stream) { return event.record(stream); }
 
-Status aclrtResetEvent(Event& event, Stream& /*stream*/) {
+Status aclrtResetEvent(Event& event, Stream& stream) {
   SOFTNPU_RETURN_IF_ERROR(refuse_extended(event));
-  if (!event.can_reset()) return {ACL_ERROR_RT_PARAM_INVALID, "only events created with the flag ACL_EVENT_SYNC can be reset"};
-  event.reset();
-  return {};
+  if (!event.can_reset())
+    return {ACL_ERROR_RT_PARAM_INVALID, "only events created with the flag ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL can be reset"};
+  return event.reset(stream);
 }
 
 Status aclrtStreamWaitEvent(Stream& stream, Event& event) { return event.wait(stream, wait_timeout()); }
@@ -155,11 +155,13 @@ Status aclrtSynchronizeEventWithTimeout(Event& event, int32_t timeout) {
 
 Status aclrtQueryEvent(Event& event, aclrtEventStatus* status) {
   SOFTNPU_RETURN_IF_ERROR(refuse_extended(event));
+  SOFTNPU_RETURN_IF_ERROR(event.check_not_captured());
   *status = event.reached() ? ACL_EVENT_STATUS_COMPLETE : ACL_EVENT_STATUS_NOT_READY;
   return {};
 }
 
 Status aclrtQueryEventStatus(Event& event, aclrtEventRecordedStatus* status) {
+  SOFTNPU_RETURN_IF_ERROR(event.check_not_captured());
   *status = event.reached() ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
   return {};
 }

@@ -2,6 +2,7 @@
 #include "runtime/stream.h"
 
 #include "api.h"
+#include "runtime/capture.h"
 #include "runtime/context.h"
 #include "runtime/device.h"
 #include "runtime/thread_state.h"
@@ -62,6 +63,7 @@ Status aclrtSynchronizeStreamWithTimeout(Stream& stream, int32_t timeout) {
 }
 
 Status aclrtStreamQuery(Stream& stream, aclrtStreamStatus* status) {
+  if (stream.is_recorded.load(std::memory_order_relaxed)) SOFTNPU_RETURN_IF_ERROR(captures().refuse_wait(stream, "asking about"));
   *status = stream.query() ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
   return {};
 }
