@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "runtime/alter.h"
 #include "runtime/context.h"
+#include "runtime/entry.h"
 #include "runtime/thread_state.h"
 
 namespace softnpu {
@@ -279,6 +281,9 @@ Status Captures::update_begin(Stream& stream, TaskGroup& group) {
   if (stream.is_recorded.load(std::memory_order_relaxed)) {
     return {ACL_ERROR_RT_STREAM_CAPTURED, text("stream ", stream.id(), " is captured, or updates a graph, already")};
   }
+  if (!group.graph->is_live(group.graph_generation)) {
+    return {ACL_ERROR_RT_INVALID_HANDLE, "the graph of the task group was destroyed"};
+  }
   if (group.graph->is_captured.load(std::memory_order_acquire)) {
     return {ACL_ERROR_RT_MODEL_CAPTURED, "the graph of the task group is still being captured"};
   }
@@ -306,6 +311,7 @@ Status Captures::update_end(Stream& stream) {
 }
 
 void Captures::drop_groups(const GraphSlot& graph) {
+  const std::lock_guard guard(mutex_);
   task_group_pool().for_each_live([&](TaskGroup& group) {
     if (group.graph != &graph || !task_group_pool().withdraw(group, group.generation())) return;
     group.tasks.clear();
@@ -313,21 +319,19 @@ void Captures::drop_groups(const GraphSlot& graph) {
   });
 }
 
-RecordedTask* Captures::find_newest(Stream& stream, bool (*fits)(RecordedTask& task, void* context), void* context) {
+bool Captures::alter(Stream& stream, const std::function<bool(RecordedTask&)>& alter) {
   const std::lock_guard guard(mutex_);
   if (const auto update = updates_.find(&stream); update != updates_.end()) {
     auto& tasks = update->second.tasks;
-    const auto found = std::find_if(tasks.rbegin(), tasks.rend(), [&](const auto& task) { return fits(*task, context); });
-    return found == tasks.rend() ? nullptr : found->get();
+    return std::any_of(tasks.rbegin(), tasks.rend(), [&](const auto& task) { return alter(*task); });
   }
   uint32_t lane = 0;
   const Capture* const capture = find(stream, &lane);
-  if (capture == nullptr) return nullptr;
+  if (capture == nullptr) return false;
   for (uint32_t i = capture->graph->size(); i-- > 0;) {
-    if (capture->graph->lane_of(i) != lane) continue;
-    if (RecordedTask& task = capture->graph->task(i); fits(task, context)) return &task;
+    if (capture->graph->lane_of(i) == lane && alter(capture->graph->task(i))) return true;
   }
-  return nullptr;
+  return false;
 }
 
 void Captures::forget(Stream& stream) {
@@ -360,3 +364,11 @@ Captures& captures() {
 }
 
 }  // namespace softnpu
+
+bool softnpuAlterCaptured(aclrtStream handle, bool (*alter)(const SoftnpuTaskKind** kind, void* payload, void* context),
+                          void* context) {
+  softnpu::Stream* stream = nullptr;
+  if (!softnpu::entry::resolve_stream(handle, "stream", /*nullable=*/true, &stream).ok()) return false;
+  return softnpu::captures().alter(
+      *stream, [&](softnpu::RecordedTask& task) { return alter(task.kind_pointer(), task.payload(), context); });
+}

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -81,8 +82,8 @@ class Captures {
   // The graph is being destroyed: its groups go too.
   void drop_groups(const GraphSlot& graph);
 
-  // The newest task that was recorded on the stream and that `fits`; null if there is none.
-  RecordedTask* find_newest(Stream& stream, bool (*fits)(RecordedTask& task, void* context), void* context);
+  // Calls `alter` with the tasks that were recorded on the stream, the newest first, until it returns true: whether it did.
+  bool alter(Stream& stream, const std::function<bool(RecordedTask&)>& alter);
 
   // The stream is being closed.
   void forget(Stream& stream);

@@ -151,7 +151,7 @@ Status Graph::queue_tasks(Stream& target) {
     Ref reference = share();
     const Replayed payload{this, &node};
     SOFTNPU_RETURN_IF_ERROR(
-        Faults::submit(FaultPoint::kLaunch, stream, *node.replay_kind, &payload, sizeof payload, node.task->cost()));
+        Faults::submit(FaultPoint::kLaunch, stream, *node.replay_kind, &payload, sizeof payload, node.cost()));
     static_cast<void>(reference.release());
     tickets.push_back(stream.queue().submitted());
   }

@@ -31,6 +31,8 @@ class RecordedTask {
 
   const SoftnpuTaskKind& kind() const { return *kind_; }
   uint64_t cost() const { return cost_; }
+  // May be changed as softnpuAlterCaptured() (alter.h) says, until the capture ends.
+  const SoftnpuTaskKind** kind_pointer() { return &kind_; }
   void* payload() { return payload_; }
 
  private:
@@ -79,6 +81,11 @@ class Graph {
     const SoftnpuTaskKind* replay_kind = nullptr;
     uint32_t lane = 0;
     std::vector<uint32_t> after;  // of other lanes
+
+    uint64_t cost() {
+      const std::lock_guard guard(lock);
+      return task->cost();
+    }
   };
   struct Replayed;
   struct Lane {
