@@ -167,7 +167,7 @@ def generator():
         ),
         (lambda: torch.randperm(2, generator=generator()), RuntimeError, "Expected a 'cpu' device type for generator"),
         (lambda: torch.ones(2).multinomial(1, generator=generator()), RuntimeError, "Expected a 'cpu' device type for gen"),
-        (lambda: torch.npu.NPUGraph(), NotImplementedError, "^torch_npu.npu.graphs.NPUGraph is not offered"),
+        (lambda: torch.npu.super_kernel_scope_begin(), NotImplementedError, "super_kernel_scope_begin is not offered"),
     ],
 )
 def test_wrong_calls_of_torch_npu_say_what_is_needed(wrong, error, message):

@@ -2,9 +2,25 @@
 
 #include "acl/library.h"
 #include "core/allocator.h"
+#include "core/graph.h"
 #include "core/wait.h"
 
-namespace torch_npu::detail {
+namespace torch_npu {
+namespace {
+
+void report_failure(NPUStream stream, const char* name) {
+  constexpr int32_t kShortest = 1;  // millisecond: the stream is idle
+  const aclError code = ACL_FN(aclrtSynchronizeStreamWithTimeout)(stream.stream(), kShortest);
+  if (code == ACL_SUCCESS || detail::is_timeout(code)) [[likely]]
+    return;
+  const std::string reason = acl::describe(code, name);
+  TORCH_CHECK_INDEX(reason.find("IndexError") == std::string::npos, reason);
+  TORCH_CHECK(false, reason);
+}
+
+}  // namespace
+
+namespace detail {
 
 EntryPoints find_function(const char* name) {
   void* plan = acl::find_op_symbol((std::string(name) + "GetWorkspaceSize").c_str());
@@ -28,19 +44,20 @@ void refuse(const char* name, aclnnStatus status, std::initializer_list<std::str
   TORCH_CHECK(false, reason, "\nArguments: ", join(arguments));
 }
 
-void report_failure(NPUStream stream, const char* name) {
-  constexpr int32_t kShortest = 1;  // millisecond: the stream is idle
-  const aclError code = ACL_FN(aclrtSynchronizeStreamWithTimeout)(stream.stream(), kShortest);
-  if (code == ACL_SUCCESS || is_timeout(code)) [[likely]]
-    return;
-  const std::string reason = acl::describe(code, name);
-  TORCH_CHECK_INDEX(reason.find("IndexError") == std::string::npos, reason);
-  TORCH_CHECK(false, reason);
-}
-
 void run_with_workspace(NPUStream stream, const char* name, RunFunction run, uint64_t workspace_size, aclOpExecutor* executor) {
   const at::DataPtr workspace = allocate_workspace(workspace_size);
   acl::check(static_cast<aclError>(run(workspace.get(), workspace_size, executor, stream.stream())), name);
 }
 
-}  // namespace torch_npu::detail
+}  // namespace detail
+
+void report_if_over(const char* name) {
+  if (failures_name_their_launch()) return;
+  const NPUStream stream = getCurrentNPUStream();
+  if (is_capturing(stream)) return;
+  aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+  ACL_CALL(aclrtStreamQuery, stream.stream(), &status);
+  if (status == ACL_STREAM_STATUS_COMPLETE) report_failure(stream, name);
+}
+
+}  // namespace torch_npu

@@ -62,8 +62,6 @@ inline void run_on(NPUStream stream, const char* name, RunFunction run, uint64_t
   acl::check(static_cast<aclError>(run(nullptr, 0, executor, stream.stream())), name);
 }
 
-void report_failure(NPUStream stream, const char* name);
-
 std::string join(std::initializer_list<std::string> arguments);
 [[noreturn]] void refuse(const char* name, aclnnStatus status, std::initializer_list<std::string> arguments);
 
@@ -93,12 +91,6 @@ template <class... Parameters, class... Args>
 
 // After the launch of an operator that may refuse values, such as indices: if it is over already and has failed, throws that now
 // and not at the next wait. Does not wait.
-inline void report_if_over(const char* name) {
-  if (failures_name_their_launch()) return;
-  const NPUStream stream = getCurrentNPUStream();
-  aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
-  ACL_CALL(aclrtStreamQuery, stream.stream(), &status);
-  if (status == ACL_STREAM_STATUS_COMPLETE) detail::report_failure(stream, name);
-}
+void report_if_over(const char* name);
 
 }  // namespace torch_npu

@@ -6,9 +6,12 @@
 #include <ATen/ops/view_as_real.h>
 #include <torch/library.h>
 
+#include "acl/symbol.h"
+#include "aclnn/aclnn_soft_philox.h"
 #include "aten/device_scope.h"
 #include "aten/infer.h"
 #include "core/generator.h"
+#include "core/graph.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
@@ -16,9 +19,36 @@ namespace {
 
 using OptionalGenerator = std::optional<at::Generator>;
 
+using ReadPhilox = decltype(&aclnnSoftReadPhilox);
+
+ReadPhilox find_read_philox() {
+  static const auto function = reinterpret_cast<ReadPhilox>(acl::find_op_symbol("aclnnSoftReadPhilox"));
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      function != nullptr, "the device library cannot draw random numbers anew with each replay of a graph; draw them outside ",
+      "of the capture, into a tensor that the graph reads");
+  return function;
+}
+
+// Seed and offset for one launch, which follows. Captured, each replay takes them from where the graph says.
 struct Philox {
   int64_t seed;
   int64_t offset;
+  const void* state = nullptr;  // where that is
+
+  Philox(uint64_t seed, uint64_t offset, const void* state = nullptr)
+      : seed(static_cast<int64_t>(seed)), offset(static_cast<int64_t>(offset)), state(state) {}
+  Philox(const Philox&) = delete;
+  Philox& operator=(const Philox&) = delete;
+  // After the launch.
+  ~Philox() noexcept(false) {
+    if (state == nullptr || std::uncaught_exceptions() > exceptions_) return;
+    acl::check(
+        find_read_philox()(getCurrentNPUStream().stream(), static_cast<uint64_t>(seed), static_cast<uint64_t>(offset), state),
+        "aclnnSoftReadPhilox");
+  }
+
+ private:
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 // For one launch on the device of a tensor: every element may take four numbers.
@@ -26,9 +56,16 @@ Philox draw(const OptionalGenerator& generator, const at::Tensor& tensor) {
   // A generator of npu alone brings a call here, whatever the tensor's device is.
   TORCH_CHECK(!generator.has_value() || tensor.device().type() == kDeviceType, "Expected a '", tensor.device().type(),
               "' device type for generator but found '", generator->device().type(), "'");
-  auto* source = at::get_generator_or_default<NPUGeneratorImpl>(generator, getDefaultNPUGenerator());
-  const auto [seed, offset] = philox(*source, 4);
-  return {static_cast<int64_t>(seed), static_cast<int64_t>(offset)};
+  const at::Generator& source = generator.has_value() && generator->defined() ? *generator : getDefaultNPUGenerator();
+  if (captures_exist()) [[unlikely]] {
+    if (NPUGraph* graph = NPUGraph::capturing(getCurrentNPUStream()); graph != nullptr && tensor.numel() > 0) {
+      find_read_philox();
+      const NPUGraph::Draw drawn = graph->draw(source, 4);
+      return {drawn.seed, drawn.offset, drawn.state};
+    }
+  }
+  const auto [seed, offset] = philox(*at::check_generator<NPUGeneratorImpl>(source), 4);
+  return {seed, offset};
 }
 
 // Nothing is drawn for an empty tensor, and CPU does not ask for its dtype then.

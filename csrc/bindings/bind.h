@@ -20,6 +20,7 @@ void bind_memory_pool(pybind11::module_& module);
 void bind_memory_snapshot(pybind11::module_& module);
 void bind_shared_memory(pybind11::module_& module);
 void bind_stream(pybind11::module_& module);
+void bind_graph(pybind11::module_& module);
 void bind_controls(pybind11::module_& module);
 void bind_settings(pybind11::module_& module);
 

@@ -52,9 +52,11 @@ void bind_memory_pool(py::module_& module) {
            py::arg("allocator") = nullptr)
       .def_property_readonly("id", &MemoryPool::id)
       .def("use_count", &MemoryPool::use_count);
-  py::class_<UsePool, Owner<UsePool>>(module, "_UsePool").def(py::init([](const MemoryPool& pool, int64_t device) {
-    return Owner<UsePool>(new UsePool(pool, checked_device(device)));
-  }));
+  py::class_<UsePool, Owner<UsePool>>(module, "_UsePool")
+      .def(py::init(
+          [](const MemoryPool& pool, int64_t device) { return Owner<UsePool>(new UsePool(pool, checked_device(device))); }))
+      .def(py::init(
+          [](c10::MempoolId_t pool, int64_t device) { return Owner<UsePool>(new UsePool(pool, checked_device(device))); }));
 }
 
 }  // namespace torch_npu::bindings

@@ -10,6 +10,7 @@ PYBIND11_MODULE(_C, module) {
   torch_npu::bindings::bind_memory_snapshot(module);
   torch_npu::bindings::bind_shared_memory(module);
   torch_npu::bindings::bind_stream(module);
+  torch_npu::bindings::bind_graph(module);
   torch_npu::bindings::bind_controls(module);
   torch_npu::bindings::bind_settings(module);
   torch_npu::bindings::bind_cuda_alias(module);

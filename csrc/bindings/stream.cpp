@@ -34,26 +34,8 @@ uint64_t recorded_time(uintptr_t event) {
   return event_time(*reinterpret_cast<const PooledEvent*>(event));
 }
 
-struct DestroyEvent {
-  void operator()(PooledEvent* event) const noexcept { destroy_event(event); }
-};
-using OwnEvent = std::unique_ptr<PooledEvent, DestroyEvent>;
-
 OwnEvent own_event(bool resettable, int64_t device) {
   return OwnEvent(make_event(resettable ? EventKind::kResettable : EventKind::kShared, checked_device(device)));
-}
-
-OwnEvent opened_event(const std::string& handle, int64_t device) {
-  aclrtIpcEventHandle given{};
-  TORCH_CHECK(handle.size() == sizeof given, "the handle of an event is ", sizeof given, " bytes, but got ", handle.size(),
-              "; give what Event.ipc_handle() returned");
-  std::memcpy(&given, handle.data(), sizeof given);
-  return OwnEvent(open_event(given, checked_device(device)));
-}
-
-py::bytes handle_bytes(const PooledEvent& event) {
-  const aclrtIpcEventHandle handle = event_handle(event);
-  return {reinterpret_cast<const char*>(&handle), sizeof handle};
 }
 
 template <void (*kCall)(const PooledEvent&, NPUStream)>
@@ -64,13 +46,14 @@ void on_stream(const PooledEvent& event, int64_t id, int64_t device, int64_t typ
 void bind_own_event(py::module_& module) {
   py::class_<PooledEvent, OwnEvent>(module, "_NPUOwnEvent")
       .def(py::init(&own_event))
-      .def_static("open", [](const py::bytes& handle, int64_t device) { return opened_event(handle, device); })
+      .def_static("open", [](const py::bytes& handle,
+                             int64_t device) { return open_event(std::string_view(handle), checked_device(device)); })
       .def("record", &on_stream<record_event>)
       .def("block", &on_stream<block_stream>)
       .def("reset", &on_stream<reset_event>)
       .def("query", &event_reached)
       .def("synchronize", &synchronize_event, ReleaseGil())
-      .def("handle", handle_bytes)
+      .def("handle", [](const PooledEvent& event) { return py::bytes(handle_bytes(event)); })
       .def_property_readonly("address", [](const PooledEvent& event) { return reinterpret_cast<uintptr_t>(event.handle); });
 }
 

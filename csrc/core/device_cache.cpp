@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "acl/symbol.h"
+#include "core/graph.h"
 #include "core/log.h"
 #include "core/memory_pool.h"
 #include "core/out_of_memory.h"
@@ -114,8 +115,9 @@ Block* DeviceCache::allocate(size_t bytes, c10::StreamId id) {
 
 Block* DeviceCache::allocate_watched(size_t bytes, c10::StreamId id) {
   const MemoryHistory::Caller caller(MemoryEvent::kAlloc);
+  const std::optional<c10::MempoolId_t> captured = capture_pool(NPUStream(device_, id));
   HeldLock lock(mutex_);
-  Block* block = take(lock, pool_of(current_pool(device_)), bytes, id);
+  Block* block = take(lock, pool_of(captured.value_or(current_pool(device_))), bytes, id);
   history_.record(MemoryEvent::kAlloc, *block);
   return block;
 }
@@ -169,7 +171,7 @@ void DeviceCache::free_watched(Block* block) noexcept {
   decrease(stats_.allocated_bytes, block->is_small, block->size);
   if (block->is_oversize) stats_.oversize_allocations.decrease(1);
   if (!block->users.empty()) [[unlikely]] {
-    record_users(block);
+    free_for_users(block);
     return;
   }
   cache_free(block);
@@ -230,7 +232,7 @@ Block* DeviceCache::grow(HeldLock& lock, StreamCache& cache, size_t size, bool i
   }
   collect_garbage(lock, segment_size(size));
   if (Block* block = ask_for_block(lock, cache, size, is_small)) return block;
-  return settings_.fails_at_once ? nullptr : shrink_and_retry(lock, cache, size, is_small);
+  return settings_.fails_at_once || captures_exist() ? nullptr : shrink_and_retry(lock, cache, size, is_small);
 }
 
 // Null if there is no memory for it.
@@ -416,6 +418,22 @@ void DeviceCache::leave(Block* block) {
   decrease(stats_.inactive_split_bytes, block->is_small, block->size);
 }
 
+// Streams must neither be marked nor asked while a graph is captured.
+void DeviceCache::free_for_users(Block* block) {
+  if (!captures_exist()) return record_users(block);
+  deferred_.push_back(block);
+  ++pending_count_;
+  ++block->pending_events;
+}
+
+void DeviceCache::record_deferred() {
+  for (Block* block : std::exchange(deferred_, {})) {
+    --pending_count_;
+    --block->pending_events;
+    record_users(block);
+  }
+}
+
 // Marks the end of what the other users of `block` hold now; it is free when all marks are reached.
 void DeviceCache::record_users(Block* block) {
   const std::vector<NPUStream> users = std::exchange(block->users, {});
@@ -435,6 +453,8 @@ void DeviceCache::record_users(Block* block) {
 }
 
 void DeviceCache::collect_reached() {
+  if (captures_exist()) return;
+  record_deferred();
   for (auto& [stream, marks] : pending_) {
     while (!marks.empty()) {
       const Pending mark = marks.front();
@@ -451,6 +471,7 @@ void DeviceCache::collect_reached() {
 // waited for are nobody else's to collect.
 void DeviceCache::wait_for_users(HeldLock& lock) {
   if (pending_count_ == 0) return;
+  record_deferred();
   ++stats_.num_sync_all_streams;
   const auto waiting = std::exchange(pending_, {});
   const size_t count = std::exchange(pending_count_, 0);
@@ -476,6 +497,7 @@ void DeviceCache::user_is_done(Block* block) {
 }
 
 void DeviceCache::release_cached(c10::MempoolId_t pool) {
+  if (captures_exist()) return;  // streams cannot be waited for; the next call does it
   const BoundDevice bound(device_);
   const std::lock_guard turn(release_mutex_);
   const UninterruptedWaits scope;
@@ -486,9 +508,12 @@ void DeviceCache::release_cached(c10::MempoolId_t pool) {
 
 void DeviceCache::retain_pool(c10::MempoolId_t id, const AllocatorFunctions* source) {
   const std::lock_guard lock(mutex_);
-  BlockPool& pool = pools_[id];
-  pool.id = id;
-  pool.source = source;
+  const auto [entry, is_new] = pools_.try_emplace(id);
+  BlockPool& pool = entry->second;
+  if (is_new) {
+    pool.id = id;
+    pool.source = source;
+  }
   ++pool.use_count;
 }
 
@@ -554,7 +579,7 @@ std::vector<Block*> DeviceCache::take_oldest_segments(size_t bytes) {
 
 // Before `bytes` more are reserved: brings what is reserved below the threshold of the settings, as far as it is unused.
 void DeviceCache::collect_garbage(HeldLock& lock, size_t bytes) {
-  if (settings_.collection_threshold <= 0) return;
+  if (settings_.collection_threshold <= 0 || captures_exist()) return;
   const size_t most = fraction_ < 1 ? allowed() : device_memory(device_).second;
   const auto threshold = static_cast<size_t>(settings_.collection_threshold * static_cast<double>(most));
   const size_t wanted = static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes;

@@ -120,7 +120,9 @@ class DeviceCache {
   void enter(Block* block);
   void leave(Block* block);
 
+  void free_for_users(Block* block);
   void record_users(Block* block);
+  void record_deferred();
   void collect_reached();
   void wait_for_users(HeldLock& lock);
   void user_is_done(Block* block);
@@ -146,7 +148,8 @@ class DeviceCache {
   std::unordered_set<Block*> segments_;          // the first block of each, and of each range of expandable ones
   MemoryHistory history_;
   std::unordered_map<NPUStream, std::deque<Pending>> pending_;  // in the order of each stream
-  size_t pending_count_ = 0;
+  size_t pending_count_ = 0;                                    // with those of deferred_
+  std::vector<Block*> deferred_;    // freed while a graph was captured: their users are marked afterwards
   Block* unused_blocks_ = nullptr;  // objects, not memory
   double fraction_ = 1;             // of the device's memory that may be reserved
   size_t asked_for_ = 0;            // bytes that are being asked for without the lock

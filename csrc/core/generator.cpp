@@ -7,10 +7,14 @@
 #include <cstring>
 #include <mutex>
 
+#include "core/graph.h"
+
 namespace at_npu {
 namespace {
 
+using torch_npu::captures_exist;
 using torch_npu::checked_device;
+using torch_npu::is_capturing;
 
 constexpr size_t kStateSize = 2 * sizeof(uint64_t);
 
@@ -26,6 +30,10 @@ NPUGeneratorImpl::NPUGeneratorImpl(c10::DeviceIndex device_index)
                          c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
 std::pair<uint64_t, uint64_t> NPUGeneratorImpl::philox_engine_inputs(uint64_t increment) {
+  TORCH_CHECK(
+      !captures_exist() || !is_capturing(torch_npu::getCurrentNPUStream()),
+      "seed and offset of a generator were asked for while the current stream is being captured for a graph, whose replays ",
+      "would all draw the same numbers; draw outside of the capture");
   const uint64_t offset = offset_;
   offset_ += (increment + 3) / 4 * 4;
   return {seed_, offset};

@@ -2,6 +2,7 @@
 
 #include "acl/symbol.h"
 #include "core/event.h"
+#include "core/graph.h"
 
 namespace torch_npu {
 namespace {
@@ -18,6 +19,7 @@ struct PinnedMemory final : at::CachingHostAllocatorImpl<NPUStream, NPUEvent> {
   }
 
   void record_stream(std::optional<std::vector<NPUEvent>>& events, NPUStream stream) override {
+    if (is_capturing(stream)) return;  // who captures a copy keeps its memory for the replays
     NPUEvent event;
     event.record(stream);
     events->push_back(std::move(event));
@@ -26,7 +28,7 @@ struct PinnedMemory final : at::CachingHostAllocatorImpl<NPUStream, NPUEvent> {
   bool query_event(NPUEvent& event) override { return event.query(); }
 
   virtual NPUStream get_current_stream() const { return getCurrentNPUStream(); }
-  virtual bool stream_is_capturing(NPUStream) const { return false; }
+  virtual bool stream_is_capturing(NPUStream stream) const { return is_capturing(stream); }
 };
 
 void free_pinned(void* context);

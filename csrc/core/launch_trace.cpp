@@ -12,6 +12,7 @@
 
 #include "acl/softnpu.h"
 #include "acl/symbol.h"
+#include "core/graph.h"
 #include "core/log.h"
 #include "core/options.h"
 
@@ -179,6 +180,7 @@ void detail::trace_launch(NPUStream stream, const char* op, std::string argument
         c10::str(op, "(", launch.arguments, ") on stream ", stream.id(), " of npu:", static_cast<int>(stream.device_index()),
                  "  # ", launch.python));
   }
+  if (is_capturing(stream)) return;
   if (options().launch_blocking) {
     awaited = &launch;
     const auto reset = c10::make_scope_exit([] { awaited = nullptr; });

@@ -19,11 +19,6 @@ struct Use {
 
 thread_local std::vector<Use> uses;  // the innermost last
 
-c10::MempoolId_t new_id() {
-  static std::atomic<c10::CaptureId_t> last{0};
-  return {0, ++last};
-}
-
 // The last one gives memory back, which may fail as the work of its streams did.
 void release(c10::DeviceIndex device, c10::MempoolId_t id) noexcept {
   if (is_in_bad_fork()) return;
@@ -36,7 +31,7 @@ void release(c10::DeviceIndex device, c10::MempoolId_t id) noexcept {
 
 }  // namespace
 
-MemoryPool::MemoryPool(const AllocatorFunctions* source) : id_(new_id()), source_(source), device_(current_device()) {
+MemoryPool::MemoryPool(const AllocatorFunctions* source) : id_(new_pool_id()), source_(source), device_(current_device()) {
   device_cache(device_).retain_pool(id_, source_);
 }
 
@@ -44,8 +39,10 @@ MemoryPool::~MemoryPool() { release(device_, id_); }
 
 size_t MemoryPool::use_count() const { return device_cache(device_).pool_use_count(id_); }
 
-UsePool::UsePool(const MemoryPool& pool, c10::DeviceIndex device) : id_(pool.id()), device_(device) {
-  device_cache(device_).retain_pool(id_, pool.source());
+UsePool::UsePool(const MemoryPool& pool, c10::DeviceIndex device) : UsePool(pool.id(), pool.source(), device) {}
+
+UsePool::UsePool(c10::MempoolId_t pool, const AllocatorFunctions* source, c10::DeviceIndex device) : id_(pool), device_(device) {
+  device_cache(device_).retain_pool(id_, source);
   uses.push_back({device_, id_});
   ++detail::allocation_watchers;
 }
@@ -55,6 +52,11 @@ UsePool::~UsePool() {
   const auto use = std::find(uses.rbegin(), uses.rend(), Use{device_, id_});
   if (use != uses.rend()) uses.erase(std::next(use).base());
   release(device_, id_);
+}
+
+c10::MempoolId_t new_pool_id() {
+  static std::atomic<c10::CaptureId_t> last{0};
+  return {0, ++last};
 }
 
 c10::MempoolId_t current_pool(c10::DeviceIndex device) {

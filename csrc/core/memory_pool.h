@@ -42,17 +42,24 @@ class C10_EXPORT MemoryPool {
 class C10_EXPORT UsePool {
  public:
   UsePool(const MemoryPool& pool, c10::DeviceIndex device);
+  // Of a pool that a graph uses.
+  UsePool(c10::MempoolId_t pool, c10::DeviceIndex device) : UsePool(pool, nullptr, device) {}
   // On the thread that made it.
   ~UsePool();
   UsePool(const UsePool&) = delete;
   UsePool& operator=(const UsePool&) = delete;
 
  private:
+  UsePool(c10::MempoolId_t pool, const AllocatorFunctions* source, c10::DeviceIndex device);
+
   const c10::MempoolId_t id_;
   const c10::DeviceIndex device_;
 };
 
 // The one that the calling thread uses on `device`; {0, 0} for none.
 c10::MempoolId_t current_pool(c10::DeviceIndex device);
+
+// Of no pool yet.
+C10_EXPORT c10::MempoolId_t new_pool_id();
 
 }  // namespace torch_npu

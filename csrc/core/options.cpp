@@ -181,6 +181,8 @@ constexpr std::array kSettings = {
     Setting{{"TORCH_NPU_PRINT_OPS", "a regular expression on names of operators; see debugging.md", "none",
              "operators whose calls are printed on stderr, with arguments, results and Python line"},
             [](std::string_view value, Options& o) { return parse_text(value, o.print_ops); }},
+    Setting{{"TORCH_NPUGRAPH_GC", "0 or 1", "0", "1: `torch.npu.graph` collects Python's garbage before a capture"},
+            [](std::string_view value, Options&) { return value == "0" || value == "1"; }},
 };
 
 bool is_switch(std::string_view value, Options&) { return value == "0" || value == "1"; }
@@ -230,7 +232,6 @@ constexpr std::array kAccepted = {
     Setting{{"MULTI_STREAM_MEMORY_REUSE", "0, 1, 2 or 3", "1",
              "memory that other streams used is given out again when they are done, whatever it is"},
             is_number<0, 3>},
-    Setting{{"TORCH_NPUGRAPH_GC", "0 or 1", "0", "graphs are not captured"}, is_switch},
     Setting{{"NPU_SHMEM_SYMMETRIC_SIZE", "bytes, or a number with a suffix", "none", "there is no symmetric memory"},
             is_anything},
     Setting{{"TORCH_NPU_SANITIZER", "0 or 1", "0", "SOFTNPU_RACE_CHECK finds streams that use memory without order"}, is_switch},

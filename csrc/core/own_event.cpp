@@ -1,6 +1,8 @@
 #include "core/own_event.h"
 
-#include <memory>
+#include <c10/util/Exception.h>
+
+#include <cstring>
 
 #include "acl/symbol.h"
 
@@ -22,7 +24,7 @@ PooledEvent* make_event(EventKind kind, c10::DeviceIndex device) {
     if (kind == EventKind::kShared) {
       ACL_CALL(aclrtCreateEventExWithFlag, event, ACL_EVENT_IPC);
     } else {
-      ACL_CALL(aclrtCreateEventWithFlag, event, ACL_EVENT_SYNC);
+      ACL_CALL(aclrtCreateEventWithFlag, event, ACL_EVENT_EXTERNAL);
     }
   });
 }
@@ -41,6 +43,19 @@ aclrtIpcEventHandle event_handle(const PooledEvent& event) {
   aclrtIpcEventHandle handle{};
   ACL_CALL(aclrtIpcGetEventHandle, event.handle, &handle);
   return handle;
+}
+
+std::string handle_bytes(const PooledEvent& event) {
+  const aclrtIpcEventHandle handle = event_handle(event);
+  return {reinterpret_cast<const char*>(&handle), sizeof handle};
+}
+
+OwnEvent open_event(std::string_view handle_bytes, c10::DeviceIndex device) {
+  aclrtIpcEventHandle handle{};
+  TORCH_CHECK(handle_bytes.size() == sizeof handle, "the handle of an event is ", sizeof handle, " bytes, but got ",
+              handle_bytes.size(), "; give what Event.ipc_handle() returned");
+  std::memcpy(&handle, handle_bytes.data(), sizeof handle);
+  return OwnEvent(open_event(handle, device));
 }
 
 void reset_event(const PooledEvent& event, NPUStream stream) {

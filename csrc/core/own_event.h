@@ -7,6 +7,10 @@
 //   destroy_event(event);
 #pragma once
 
+#include <memory>
+#include <string>
+#include <string_view>
+
 #include "core/event.h"
 
 namespace torch_npu {
@@ -19,8 +23,15 @@ C10_EXPORT PooledEvent* open_event(const aclrtIpcEventHandle& handle, c10::Devic
 // A pending mark does not matter. Null is nothing to destroy. Never throws.
 C10_EXPORT void destroy_event(PooledEvent* event) noexcept;
 
-// For shared ones: what open_event() takes.
+struct DestroyEvent {
+  void operator()(PooledEvent* event) const noexcept { destroy_event(event); }
+};
+using OwnEvent = std::unique_ptr<PooledEvent, DestroyEvent>;
+
+// For shared ones: what open_event() takes. As bytes, for whoever sends them.
 C10_EXPORT aclrtIpcEventHandle event_handle(const PooledEvent& event);
+C10_EXPORT std::string handle_bytes(const PooledEvent& event);
+C10_EXPORT OwnEvent open_event(std::string_view handle_bytes, c10::DeviceIndex device);
 // For resettable ones: as if never recorded.
 C10_EXPORT void reset_event(const PooledEvent& event, NPUStream stream);
 

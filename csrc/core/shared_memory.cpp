@@ -23,7 +23,7 @@ struct Sent {
   at::DataPtr memory;
   struct Message {
     SharedWords::Ticket ticket;
-    std::unique_ptr<OwnEvent> event;
+    OwnEvent event;
   };
   std::vector<Message> messages{};
   bool is_freed = false;  // by the sender
@@ -186,9 +186,9 @@ SentStorage send_storage(c10::StorageImpl& storage) {
   if (range.stream != stream && !range.stream.query()) range.stream.synchronize();
   Sent::Message message{};
   if (!stream.query()) {
-    message.event = std::make_unique<OwnEvent>(OwnEvent::Kind::kShared, sent.device);
-    message.event->record(stream);
-    sent.event = message.event->handle();
+    message.event.reset(make_event(EventKind::kShared, sent.device));
+    record_event(*message.event, stream);
+    sent.event = handle_bytes(*message.event);
   }
   const std::lock_guard lock(outbox.mutex);
   sent.ticket = message.ticket = SharedWords::own().take();
@@ -203,7 +203,7 @@ c10::Storage receive_storage(const SentStorage& sent) {
   received->mapping = Mapping::open(sent.key, sent.device);
   const NPUStream stream = getCurrentNPUStream();
   received->users.push_back(stream);
-  if (!sent.event.empty()) OwnEvent::open(sent.event, sent.device).block(stream);
+  if (!sent.event.empty()) block_stream(*open_event(sent.event, sent.device), stream);
   received->words->hold(sent.ticket);
   received->ticket = sent.ticket;
   void* const address = received->mapping->address() + sent.offset;

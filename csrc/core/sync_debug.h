@@ -12,6 +12,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "core/graph.h"
+
 namespace torch_npu {
 
 enum class SyncDebug : int8_t { kOff, kWarn, kError };
@@ -26,8 +28,10 @@ C10_EXPORT void tell_sync(const char* what, const char* why);
 inline SyncDebug sync_debug_mode() { return detail::sync_debug.load(std::memory_order_relaxed); }
 inline void set_sync_debug_mode(SyncDebug mode) { detail::sync_debug.store(mode, std::memory_order_relaxed); }
 
-// Warns, or throws, as the mode says.
+// Warns, or throws, as the mode says. Throws if the current stream is being captured.
 inline void report_sync(const char* what, const char* why) {
+  if (captures_exist()) [[unlikely]]
+    refuse_wait_in_capture(what, why);
   if (sync_debug_mode() != SyncDebug::kOff) [[unlikely]]
     detail::tell_sync(what, why);
 }

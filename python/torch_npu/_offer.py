@@ -3,8 +3,8 @@
     @no_op("softnpu compiles nothing")
     def set_aoe(dump_path): ...
 
-    @not_offered("NPU graphs are not captured; call the function itself")
-    def graph_pool_handle(): ...
+    @not_offered("operators are not fused into one kernel; leave it out")
+    def super_kernel_scope_begin(scope_name=None): ...
 
 The signature is that of the marked function. A no-op runs its body, for what it checks or remembers. What is not offered raises
 NotImplementedError, which names it and the reason; of a marked class, the constructor and every public method do. docs/api.md

@@ -69,7 +69,7 @@ def _torch_cuda():
             twins[name] = own[name]
         elif name in vars(npu):
             twins[name] = vars(npu)[name]
-        elif _is_class(name) or not isinstance(vars(cuda).get(name), (bool, type)):
+        elif _is_class(name) or name in npu._ON_DEMAND or not isinstance(vars(cuda).get(name), (bool, type)):
             twins[name] = REMOVED
     yield cuda, "__getattr__", _late
     originals = {id(vars(cuda)[name]): twin for name, twin in twins.items() if name in vars(cuda) and twin is not REMOVED}
@@ -77,10 +77,12 @@ def _torch_cuda():
         if twin is not REMOVED or name in vars(cuda):
             yield cuda, name, twin
     # The same functions by their longer names. Numbers and tuples are no names of functions.
-    for module in (cuda.memory, cuda.profiler, cuda.random, cuda.streams, cuda._utils):
+    for module in (cuda.graphs, cuda.memory, cuda.profiler, cuda.random, cuda.streams, cuda._utils):
         for name, value in list(vars(module).items()):
             if id(value) in originals and callable(value):
                 yield module, name, originals[id(value)]
+    for name in ("CUDAGraph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"):
+        yield cuda.graphs, name, getattr(npu, _OTHER_NAMES.get(name, name))
     for name in ("_record_memory_history", "_snapshot", "_dump_snapshot"):
         if name in vars(npu.memory):
             yield cuda.memory, name, vars(npu.memory)[name]
@@ -160,7 +162,22 @@ def _own():
         def __getattr__(self, name):
             raise NotImplementedError(f"torch.cuda.cudart().{name} has no counterpart on npu")
 
+    class graph(torch.npu.graph):
+        """Has other parameters, in another order."""
+
+        def __init__(
+            self,
+            cuda_graph,
+            pool=None,
+            stream=None,
+            capture_error_mode="global",
+            enable_annotations=False,
+            check_input_liveness=False,
+        ):
+            super().__init__(cuda_graph, pool, stream, capture_error_mode=capture_error_mode)
+
     return {
+        "graph": graph,
         "is_bf16_supported": is_bf16_supported,
         "get_device_capability": get_device_capability,
         "get_device_properties": get_device_properties,

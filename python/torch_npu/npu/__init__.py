@@ -148,10 +148,11 @@ from .utils import (
 # What few programs use, with the module that has it; imported when it is asked for.
 _ON_DEMAND = {
     **dict.fromkeys(("aclnn", "backends", "graphs", "npugraph_ex")),
-    **dict.fromkeys(("NPUGraph", "NpuGraphOpHandler", "graph", "graph_pool_handle", "graph_task_group_begin"), "graphs"),
+    **dict.fromkeys(("NPUGraph", "graph", "graph_pool_handle", "graph_task_group_begin"), "graphs"),
     **dict.fromkeys(("graph_task_group_end", "graph_task_update_begin", "graph_task_update_end"), "graphs"),
-    **dict.fromkeys(("is_current_stream_capturing", "make_graphed_callables", "register_npu_graph_handler"), "graphs"),
+    **dict.fromkeys(("is_current_stream_capturing", "make_graphed_callables"), "graphs"),
     **dict.fromkeys(("super_kernel_scope_begin", "super_kernel_scope_end"), "graphs"),
+    **dict.fromkeys(("NpuGraphOpHandler", "register_npu_graph_handler"), "_graph_update"),
     **dict.fromkeys(("enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp", "flash_sdp_enabled"), "backends"),
     **dict.fromkeys(("math_sdp_enabled", "mem_efficient_sdp_enabled", "preferred_linalg_library", "sdp_kernel"), "backends"),
     **{

@@ -18,7 +18,7 @@
 
 namespace at_npu {
 
-// Seed and offset for one call. No graph is captured here, so that both are values.
+// Seed and offset for one call. Both are values: a call that asks for them while a graph is captured is refused.
 struct PhiloxNpuState {
   struct Payload {
     uint64_t val = 0;

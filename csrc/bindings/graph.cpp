@@ -1,0 +1,82 @@
+#include "core/graph.h"
+
+#include <torch/csrc/Generator.h>
+
+#include "acl/symbol.h"
+#include "bindings/bind.h"
+#include "core/memory_pool.h"
+
+namespace torch_npu::bindings {
+namespace {
+
+namespace py = pybind11;
+
+// Letting go of a graph waits for its last replay, which may wait for Python.
+struct DeleteWithoutGil {
+  void operator()(NPUGraph* graph) const {
+    const py::gil_scoped_release no_gil;
+    delete graph;
+  }
+};
+
+NPUStream unpack(int64_t id, int64_t device, int64_t type) {
+  return NPUStream(c10::Stream::unpack3(id, checked_device(device), static_cast<c10::DeviceType>(type)));
+}
+
+aclmdlRICaptureMode mode_of(const std::string& name) {
+  if (name == "global") return ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+  if (name == "thread_local") return ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL;
+  TORCH_CHECK_VALUE(name == "relaxed", "capture_error_mode '", name, "' is unknown; it is 'global', 'thread_local' or 'relaxed'");
+  return ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
+}
+
+uintptr_t end_group(int64_t id, int64_t device, int64_t type) {
+  const NPUStream stream = unpack(id, device, type);
+  const BoundDevice bound(stream.device_index());
+  aclrtTaskGrp group = nullptr;
+  ACL_CALL(aclmdlRICaptureTaskGrpEnd, stream.stream(), &group);
+  return reinterpret_cast<uintptr_t>(group);
+}
+
+}  // namespace
+
+void bind_graph(py::module_& module) {
+  py::class_<NPUGraph, std::unique_ptr<NPUGraph, DeleteWithoutGil>>(module, "_NPUGraph")
+      .def(py::init<>())
+      .def(
+          "capture_begin",
+          [](NPUGraph& graph, std::optional<c10::MempoolId_t> pool, const std::string& mode) {
+            graph.capture_begin(pool, mode_of(mode));
+          },
+          ReleaseGil())
+      .def("capture_end", &NPUGraph::capture_end, ReleaseGil())
+      .def("replay", &NPUGraph::replay, ReleaseGil())
+      .def("reset", &NPUGraph::reset, ReleaseGil())
+      .def("pool", &NPUGraph::pool)
+      .def("debug_dump", &NPUGraph::debug_dump, ReleaseGil())
+      .def("register_generator", [](NPUGraph& graph, const py::object& generator) {
+        TORCH_CHECK_TYPE(THPGenerator_Check(generator.ptr()), "a torch.Generator is expected");
+        graph.register_generator(THPGenerator_Unwrap(generator.ptr()));
+      });
+  module.def("_npu_new_pool_id", &new_pool_id);
+  module.def("_npu_is_current_stream_capturing", [] { return is_capturing(getCurrentNPUStream()); });
+  module.def("_npu_captures_exist", &captures_exist);
+  module.def("_npu_task_group_begin", [](int64_t id, int64_t device, int64_t type) {
+    const NPUStream stream = unpack(id, device, type);
+    const BoundDevice bound(stream.device_index());
+    ACL_CALL(aclmdlRICaptureTaskGrpBegin, stream.stream());
+  });
+  module.def("_npu_task_group_end", end_group);
+  module.def("_npu_task_update_begin", [](int64_t id, int64_t device, int64_t type, uintptr_t group) {
+    const NPUStream stream = unpack(id, device, type);
+    const BoundDevice bound(stream.device_index());
+    ACL_CALL(aclmdlRICaptureTaskUpdateBegin, stream.stream(), reinterpret_cast<aclrtTaskGrp>(group));
+  });
+  module.def("_npu_task_update_end", [](int64_t id, int64_t device, int64_t type) {
+    const NPUStream stream = unpack(id, device, type);
+    const BoundDevice bound(stream.device_index());
+    ACL_CALL(aclmdlRICaptureTaskUpdateEnd, stream.stream());
+  });
+}
+
+}  // namespace torch_npu::bindings

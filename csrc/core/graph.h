@@ -1,0 +1,99 @@
+// Graphs: device work that is captured once and replayed as often as wanted.
+//
+//   NPUGraph graph;
+//   graph.capture_begin({}, ACL_MODEL_RI_CAPTURE_MODE_GLOBAL);   // of the current stream, which is not the default one
+//   ...                                                          // operators are recorded and do not run
+//   graph.capture_end();
+//   graph.replay();                                              // on the current stream
+//
+// Memory that captured streams ask for, on any thread, comes from the graph's pool. It goes back there when freed, to captures
+// that use the same pool, so that replays find it; the pool lives as long as a graph that uses it. Random operators draw anew
+// with each replay, from the state that their generator has then, and move it on as their calls would.
+//
+// Whatever waits for captured work throws. A capture that was spoiled, or whose streams did not come back to the first one, fails
+// in capture_end() and leaves an empty graph. Not thread-safe; different graphs are independent.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <c10/core/Allocator.h>
+
+#include <atomic>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "acl/acl_mdl.h"
+#include "core/event.h"
+
+namespace torch_npu {
+
+namespace detail {
+
+C10_EXPORT extern constinit std::atomic<int> captures;
+
+}  // namespace detail
+
+// Whether any stream is captured for a graph. One load.
+inline bool captures_exist() { return detail::captures.load(std::memory_order_relaxed) != 0; }
+
+// Whether the stream takes part in a capture.
+C10_EXPORT bool is_capturing(NPUStream stream);
+// The pool that memory for the stream comes from, if it takes part in the capture of a graph. Binds nothing.
+std::optional<c10::MempoolId_t> capture_pool(NPUStream stream);
+// Throws, naming `what` and why it waits, if the current stream is captured.
+C10_EXPORT void refuse_wait_in_capture(const char* what, const char* why);
+
+class C10_EXPORT NPUGraph {
+ public:
+  NPUGraph() = default;
+  // Waits for the last replay.
+  ~NPUGraph();
+  NPUGraph(const NPUGraph&) = delete;
+  NPUGraph& operator=(const NPUGraph&) = delete;
+
+  // `pool` as of another graph or of new_pool_id(); none for one of its own.
+  void capture_begin(std::optional<c10::MempoolId_t> pool, aclmdlRICaptureMode mode);
+  void capture_end();
+  void replay();
+  // Forgets the graph and lets its memory go, after the last replay.
+  void reset();
+  c10::MempoolId_t pool() const;
+  // Writes the tasks as JSON.
+  void debug_dump(const std::string& path) const;
+  // Its numbers will be drawn from; happens by itself when they are.
+  void register_generator(const at::Generator& generator);
+
+  // Where one captured call finds seed and offset.
+  struct Draw {
+    uint64_t seed;
+    uint64_t offset;  // is added to that of `state`
+    const void* state;
+  };
+  // Of `generator`, for `count` numbers per element; only by calls of this graph's capture.
+  Draw draw(const at::Generator& generator, uint64_t count);
+  // The graph whose capture `stream` takes part in; null for none.
+  static NPUGraph* capturing(NPUStream stream);
+
+ private:
+  struct Random {
+    at::Generator generator;
+    at::DataPtr state;   // on the device: seed and offset
+    uint64_t drawn = 0;  // by all calls of one replay
+  };
+
+  void stop_capturing();
+  void check_captured() const;
+  Random& random_of(const at::Generator& generator);
+  void write_states(NPUStream stream);
+
+  friend std::optional<c10::MempoolId_t> capture_pool(NPUStream stream);
+
+  aclmdlRI graph_ = nullptr;
+  c10::DeviceIndex device_ = 0;
+  std::optional<NPUStream> captured_;  // while it is being captured
+  c10::MempoolId_t pool_{0, 0};        // {0, 0} without a graph
+  std::deque<Random> randoms_;
+  NPUEvent replayed_;
+};
+
+}  // namespace torch_npu
