@@ -466,6 +466,50 @@ TEST_F(CaptureTest, LongGraphsFillTheirStreams) {
   EXPECT_EQ(count, 9000);
 }
 
+TEST_F(CaptureTest, ThreadsCaptureReplayUpdateAndDestroyAtOnce) {
+  aclrtContext context = nullptr;
+  ASSERT_ACL(aclrtGetCurrentContext(&context));
+  std::atomic<int> ran{0};
+  const auto task = [&ran] {
+    return Task{.run =
+                    [&ran](char*) {
+                      ++ran;
+                      return aclError(ACL_SUCCESS);
+                    },
+                .cost = Task::kSmallCost};
+  };
+  const auto work = [&] {
+    EXPECT_ACL(aclrtSetCurrentContext(context));
+    Stream first = make_stream(), second = make_stream(), third = make_stream();
+    Event fork = make_event(), join = make_event();
+    for (int round = 0; round < 20; ++round) {
+      aclrtTaskGrp group = nullptr;
+      EXPECT_ACL(aclmdlRICaptureBegin(first, kThreadLocal));
+      EXPECT_ACL(launch(first, task()));
+      EXPECT_ACL(aclrtRecordEvent(fork, first));
+      EXPECT_ACL(aclrtStreamWaitEvent(second, fork));
+      EXPECT_ACL(aclmdlRICaptureTaskGrpBegin(second));
+      EXPECT_ACL(launch(second, task()));
+      EXPECT_ACL(aclmdlRICaptureTaskGrpEnd(second, &group));
+      EXPECT_ACL(aclrtRecordEvent(join, second));
+      EXPECT_ACL(aclrtStreamWaitEvent(first, join));
+      Graph graph = end(first);
+      for (const Stream* stream : {&first, &second, &third}) {
+        EXPECT_ACL(aclmdlRIExecuteAsync(graph, *stream));
+        EXPECT_ACL(aclmdlRICaptureTaskUpdateBegin(third, group));
+        EXPECT_ACL(launch(third, task()));
+        EXPECT_ACL(aclmdlRICaptureTaskUpdateEnd(third));
+      }
+    }
+    for (const Stream* stream : {&first, &second, &third}) EXPECT_ACL(aclrtSynchronizeStream(*stream));
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ran, 3 * 20 * 3 * 2);
+  EXPECT_TRUE(eventually([] { return live_tasks() == 0; }));
+}
+
 TEST(CaptureModes, AreTheSameInEveryLaunchMode) {
   REQUIRE_SOFTNPU();
   for (const std::string mode : {"queue", "sync", "shuffle"}) {
