@@ -138,6 +138,24 @@ def test_graphs_share_a_pool_in_the_order_of_their_capture():
     assert third.pool() == pool
 
 
+@pytest.mark.skipif(not hasattr(torch.accelerator, "Graph"), reason="this torch has no torch.accelerator.Graph")
+def test_a_graph_of_torch_accelerator(tmp_path):
+    x = torch.ones(4, device="npu")
+    graph = torch.accelerator.Graph()
+    with torch.Stream(), graph:
+        y = x * 3
+    x.fill_(2)
+    graph.replay()
+    same(y, torch.full((4,), 6.0))
+    other = torch.accelerator.Graph(pool=graph.pool(), capture_error_mode="relaxed")
+    with torch.Stream(), other:
+        z = y + 1
+    other.replay()
+    same(z, torch.full((4,), 7.0))
+    graph.debug_dump(str(tmp_path / "graph.json"))
+    assert "aclnnMuls" in (tmp_path / "graph.json").read_text()
+
+
 def test_streams_fork_and_join():
     x = torch.ones(1000, device="npu")
     side = torch.npu.Stream()
