@@ -33,8 +33,7 @@ namespace softnpu {
 // A point of a capture, for events. It stays known after the end.
 struct CaptureMark {
   uint64_t capture;
-  std::vector<uint32_t>
-      newest;  // by lane: how many tasks of the graph, of any lane, have been recorded when that lane's newest was
+  std::vector<uint32_t> newest;  // by lane: one more than the number of its newest task; 0 for none
 };
 
 // A part of a graph whose tasks can be given other arguments: what an aclrtTaskGrp stands for.
