@@ -180,6 +180,22 @@ def test_streams_fork_and_join():
         same(result, torch.full((1000,), 9 * value**2 - 1))
 
 
+def test_copies_of_pinned_memory_are_captured():
+    source, back = torch.ones(100).pin_memory(), torch.zeros(100).pin_memory()
+    x = torch.zeros(100, device="npu")
+
+    def work():
+        x.copy_(source, non_blocking=True)
+        back.copy_(x * 2, non_blocking=True)
+
+    graph, _ = capture(work)
+    for value in (3.0, 4.0):
+        source.fill_(value)
+        graph.replay()
+        torch.npu.synchronize()
+        same(back, torch.full((100,), 2 * value))
+
+
 def test_replays_on_several_streams_follow_each_other():
     x = torch.zeros(1 << 16, device="npu")
     graph, _ = capture(lambda: x.add_(1))
