@@ -76,6 +76,42 @@ def test_a_whole_training_step_is_that_of_cpu():
         same(ours.detach(), theirs.detach())
 
 
+def test_a_network_with_state_trains_alike_with_and_without_a_graph():
+    torch.manual_seed(1)
+    images, labels = torch.randn(5, 4, 3, 8, 8).npu(), torch.randint(10, (5, 4)).npu()
+    x, y = torch.empty_like(images[0]), torch.empty_like(labels[0])
+
+    def make():
+        torch.manual_seed(2)
+        network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 10)).npu()
+        optimizer = torch.optim.AdamW(network.parameters(), lr=0.01, capturable=True)
+
+        def step():
+            optimizer.zero_grad()
+            with torch.autocast("npu", dtype=torch.bfloat16, cache_enabled=False):
+                loss = nn.functional.cross_entropy(network(x), y)
+            loss.backward()
+            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            return loss.detach()
+
+        return network, step
+
+    (eager, eager_step), (graphed, graphed_step) = make(), make()
+    x.copy_(images[0]), y.copy_(labels[0])
+    torch.npu.synchronize()
+    eager_step()
+    with torch.npu.stream(torch.npu.Stream()):
+        graphed_step()
+    graph, loss = capture(graphed_step)
+    for image, label in zip(images, labels, strict=True):
+        x.copy_(image), y.copy_(label)
+        graph.replay()
+        assert torch.equal(loss, eager_step())
+    for (name, ours), theirs in zip(graphed.state_dict().items(), eager.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs), name
+
+
 def test_graphed_module_trains_like_the_module():
     cpu, npu = mlp(), mlp().npu()
     x = torch.randn(10, 8)
