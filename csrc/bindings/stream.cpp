@@ -1,6 +1,5 @@
 #include "core/stream.h"
 
-#include <cstring>
 #include <memory>
 
 #include "bindings/bind.h"
