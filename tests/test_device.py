@@ -195,11 +195,23 @@ def test_properties_have_what_programs_for_cuda_read():
 
 def test_a_device_that_is_not_there_is_refused_with_the_number_that_is(child):
     count = torch.npu.device_count()
-    for call in (torch.npu.get_device_properties, torch.npu.get_device_name, torch.npu.utilization):
+    for call in (
+        torch.npu.get_device_properties,
+        torch.npu.get_device_name,
+        torch.npu.get_device_capability,
+        torch.npu.utilization,
+    ):
         with pytest.raises(ValueError, match=f"no device npu:{count}; this process has {count}.*ASCEND_RT_VISIBLE_DEVICES"):
             call(count)
     done = child("import torch; torch.npu.set_device(1)", ASCEND_RT_VISIBLE_DEVICES="2")
     assert "this process has 1 NPU, npu:0. ASCEND_RT_VISIBLE_DEVICES" in done.stderr
+
+
+def test_an_index_beyond_a_byte_is_no_other_device():
+    for index in (128, 255, 256, 1 << 31, 1 << 70):
+        for call in (torch.npu.set_device, torch.npu.Stream, torch.npu.synchronize, torch.npu.memory_allocated, torch.npu.device):
+            with pytest.raises(RuntimeError, match=f"invalid device npu:{index}: this process has .*ASCEND_RT_VISIBLE_DEVICES"):
+                call(index)
 
 
 def test_the_capability_is_what_the_environment_says(child):

@@ -76,7 +76,7 @@ def test_the_mode_is_told(x):
         assert torch.npu.utils.get_sync_debug_mode() == number
 
 
-@pytest.mark.parametrize("wrong", ["loud", 3, -1, None, True, 1.5])
+@pytest.mark.parametrize("wrong", ["loud", 3, -1, None, True, 1.5, 1.0])
 def test_another_mode_is_refused(x, wrong):
     with pytest.raises(RuntimeError, match="debug_mode must be"):
         torch.npu.set_sync_debug_mode(wrong)

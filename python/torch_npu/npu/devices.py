@@ -77,7 +77,8 @@ def get_device_name(device_name=None):
 def get_device_capability(device=None):
     """None, since NPUs have no such number, and programs that ask before choosing a CUDA kernel are to choose none; or what the
     environment variable TORCH_NPU_DEVICE_CAPABILITY says: (9, 0) for 9.0."""
-    _get_device_index(device, optional=True)
+    if device is not None:
+        _existing(device)
     return _C._npu_device_capability()
 
 

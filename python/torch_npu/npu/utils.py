@@ -49,7 +49,7 @@ def set_sync_debug_mode(debug_mode):
     """What becomes of calls that wait for the device, such as item(), nonzero() or a copy to the host: "default" or 0: nothing,
     "warn" or 1: a warning that names the operator, "error" or 2: RuntimeError. torch.npu.synchronize() waits in peace."""
     mode = _MODES.index(debug_mode) if debug_mode in _MODES else debug_mode
-    if isinstance(mode, bool) or mode not in (0, 1, 2):
+    if type(mode) is not int or mode not in (0, 1, 2):
         raise RuntimeError(f"debug_mode must be 0, 1, 2, 'default', 'warn' or 'error', but got {debug_mode!r}")
     _C._npu_set_sync_debug_mode(mode)
 
