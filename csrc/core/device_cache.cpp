@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "acl/symbol.h"
 #include "core/graph.h"
@@ -668,7 +669,7 @@ void DeviceCache::out_of_memory(HeldLock& lock, size_t bytes, c10::StreamId id) 
                           .allocated = static_cast<size_t>(stats_.allocated_bytes[0].current),
                           .active = static_cast<size_t>(stats_.active_bytes[0].current),
                           .reserved = static_cast<size_t>(stats_.reserved_bytes[0].current),
-                          .reason = refusal_};
+                          .reason = std::exchange(refusal_, {})};
   if (watches_allocations()) history_.record(MemoryEvent::kOutOfMemory, free, bytes, id, current_pool(device_));
   lock.unlock();
   throw_out_of_memory(event);
