@@ -375,10 +375,12 @@ def test_the_environment_may_make_the_first_difference_an_error(child, tmp_path)
     assert Path(tmp_path, "env_test.twice.pt").exists()
 
 
-def test_a_bad_expression_in_the_environment_stops_the_import(child):
+def test_a_bad_expression_in_the_environment_stops_the_import(child, python):
     done = child("import torch_npu", TORCH_DEVICE_BACKEND_AUTOLOAD="0", TORCH_NPU_COMPARE="add(")
     assert done.returncode == 1
     assert "ValueError: the environment variable TORCH_NPU_COMPARE is 'add(', which is no regular expression" in done.stderr
+    done = python("import torch; print(hasattr(torch, 'npu'))", TORCH_NPU_COMPARE="add(")
+    assert done.stdout == "False\n" and "torch_npu was not loaded, so there is no device npu: the environment" in done.stderr
     done = child("import torch_npu", TORCH_NPU_PRINT_OPS="no_such_operator")
     assert done.returncode == 0 and "'no_such_operator' matches no operator" in done.stderr
 

@@ -45,6 +45,7 @@ _check_torch()
 from . import _C, _interchange, _second_names, _torch_names, _tracing, npu, ops, softnpu  # noqa: E402
 from .multiprocessing import reductions  # noqa: E402
 
+npu.debug._check_environment()  # before torch knows npu: a failed import leaves nothing behind
 _register()
 _interchange.register()
 _tracing.register()

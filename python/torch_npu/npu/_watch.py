@@ -65,17 +65,22 @@ def _split(name):
     return base, overload_name
 
 
-def matching(pattern):
-    """The operators that reach the device and that the expression matches as a whole: as `aten::add.Tensor`, or without the
-    namespace, the overload, or both. ValueError if it is none."""
+def expression(pattern):
+    """ValueError if it is none."""
     try:
-        expression = re.compile(pattern)
+        return re.compile(pattern)
     except re.error as error:
         raise ValueError(f"{pattern!r}, which is no regular expression: {error}") from None
 
+
+def matching(pattern):
+    """The operators that reach the device and that the expression matches as a whole: as `aten::add.Tensor`, or without the
+    namespace, the overload, or both. ValueError if it is none."""
+    fullmatch = expression(pattern).fullmatch
+
     def matches(name):
         space_and_base = name.partition(".")[0]
-        return any(map(expression.fullmatch, (name, name.partition("::")[2], space_and_base, space_and_base.partition("::")[2])))
+        return any(map(fullmatch, (name, name.partition("::")[2], space_and_base, space_and_base.partition("::")[2])))
 
     # A library that is not loaded, such as torchvision, has kernels here and no operators yet.
     operators = (f"{schema.name}.{schema.overload_name}".rstrip(".") for schema in torch._C._jit_get_all_schemas())

@@ -9,6 +9,7 @@ another thread runs operators. The environment may set one of each kind from the
 TORCH_NPU_COMPARE and TORCH_NPU_PRINT_OPS.
 """
 
+import functools
 import sys
 import warnings
 
@@ -73,22 +74,24 @@ def _observe(pattern, observer):
     return Switch(names, lambda ops: _watch.watch(ops, observer), lambda ops: _watch.unwatch(ops, observer), pattern)
 
 
-def _from_environment():
+_VARIABLES = {
+    "TORCH_NPU_FORCE_FALLBACK": "force_fallback",
+    "TORCH_NPU_COMPARE": "compare",
+    "TORCH_NPU_PRINT_OPS": "print_ops",
+}
+
+
+def _check_environment():
     given = _C._debug_options()
-    switches = {
-        "TORCH_NPU_FORCE_FALLBACK": (given["force_fallback"], force_fallback),
-        "TORCH_NPU_COMPARE": (
-            given["compare"],
-            lambda pattern: compare(pattern, raises=given["compare_raise"], folder=given["compare_dir"]),
-        ),
-        "TORCH_NPU_PRINT_OPS": (given["print_ops"], print_ops),
-    }
-    made = []
-    for variable, (pattern, switch) in switches.items():
-        if not pattern:
-            continue
+    for variable, option in _VARIABLES.items():
         try:
-            made.append(switch(pattern))
+            _watch.expression(given[option])
         except ValueError as error:
             raise ValueError(f"the environment variable {variable} is {error}") from None
-    return made
+
+
+def _from_environment():
+    given = _C._debug_options()
+    compare_as_told = functools.partial(compare, raises=given["compare_raise"], folder=given["compare_dir"])
+    switches = {"force_fallback": force_fallback, "compare": compare_as_told, "print_ops": print_ops}
+    return [switch(given[option]) for option, switch in switches.items() if given[option]]
