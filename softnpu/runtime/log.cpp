@@ -90,7 +90,7 @@ class Files {
  public:
   void write(const Time& time, std::string_view line) {
     if (!ready(time)) return;
-    write_all(open_, line);
+    if (!write_all(open_, line)) return give_up(names_.back());
     written_ += line.size();
   }
 
@@ -108,13 +108,16 @@ class Files {
     if (open_ >= 0) close(open_);
     open_ = open_next(time);
     written_ = 0;
-    failed_ = open_ < 0;
-    return !failed_;
+    return open_ >= 0;
   }
 
   int open_next(const Time& time) {
     const std::string& folder = options().log_dir;
-    if (folder.empty()) return -1;
+    if (folder.empty()) {
+      errno = ENOENT;
+      give_up("$HOME/ascend/log");
+      return -1;
+    }
     make_folders(folder + "/plog");
     char date[32];
     strftime(date, sizeof date, "%Y%m%d%H%M%S", &time.fields);
@@ -122,13 +125,23 @@ class Files {
     snprintf(milliseconds, sizeof milliseconds, "%03d", time.milliseconds);
     std::string name = text(folder, "/plog/plog-", getpid(), "_", date, milliseconds, ".log");
     const int file = open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
-    if (file < 0) return -1;
+    if (file < 0) {
+      give_up(name);
+      return -1;
+    }
     names_.push_back(std::move(name));
     while (names_.size() > kMostFiles) {
       unlink(names_.front().c_str());
       names_.pop_front();
     }
     return file;
+  }
+
+  // errno says why.
+  void give_up(const std::string& name) {
+    failed_ = true;
+    write_all(STDERR_FILENO, text("[WARNING] softnpu: there is no log from here on: ", name, " cannot be written: ",
+                                  std::strerror(errno), "; ASCEND_PROCESS_LOG_PATH says which folder it is in\n"));
   }
 
   int open_ = -1;
@@ -169,6 +182,11 @@ void write_line(LogLevel level, const char* module, const LogOrigin& origin, std
 
 void log_line(LogLevel level, const LogOrigin& origin, std::string_view message) {
   write_line(level, "RUNTIME", origin, message);
+}
+
+void warn(std::string_view message) {
+  write_all(STDERR_FILENO, text("[WARNING] softnpu: ", message, "\n"));
+  SOFTNPU_LOG(kWarning, message);
 }
 
 void app_log(LogLevel level, const LogOrigin& origin, std::string_view message) { write_line(level, "APP", origin, message); }

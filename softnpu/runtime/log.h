@@ -4,8 +4,8 @@
 //   [ERROR] RUNTIME(4711,train):2025-01-31-12:00:00.123.456 [stream.cpp:88]4713 destroy:stream 7 was destroyed
 //
 // Lines go to <log_dir>/plog/plog-<pid>_<time>.log, made at the first line, and also to stdout with log_to_stdout. A file that
-// reaches 20 MiB is followed by a new one; a process keeps its last five. A log that cannot be written is silently not written.
-// Thread-safe; a line is written by one write(2) per destination. A child of fork writes a file of its own.
+// reaches 20 MiB is followed by a new one; a process keeps its last five. A log that cannot be written is given up; one line
+// on stderr says so. Thread-safe; a line is written by one write(2) per destination. A child of fork writes a file of its own.
 #pragma once
 
 #include <atomic>
@@ -40,6 +40,9 @@ void log_line(LogLevel level, const LogOrigin& origin, std::string_view message)
 // Milestones (a device was opened, a process begins to wait): written only with log_events, whatever the level, unless that is
 // kNone.
 void log_event(const LogOrigin& origin, std::string_view message);
+
+// What a user has to know: a line on stderr, whatever the level, and one in the log.
+void warn(std::string_view message);
 
 // A line of the client, under the module name APP (aclAppLog).
 void app_log(LogLevel level, const LogOrigin& origin, std::string_view message);

@@ -324,11 +324,7 @@ Loaded load() {
 
 // Called after the options are in place, because the log reads them.
 void report(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) {
-    const std::string line = text("[WARNING] softnpu: ", warning, "\n");
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-    SOFTNPU_LOG(kWarning, warning);
-  }
+  for (const std::string& warning : warnings) warn(warning);
 }
 
 }  // namespace

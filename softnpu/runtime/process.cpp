@@ -69,9 +69,7 @@ Engine& engine() { return *g_engine.load(std::memory_order_acquire); }
 Ledger& ledger() {
   static auto* instance = [] {
     auto* made = new Ledger(options().ledger_dir);
-    if (!made->problem().ok()) {
-      SOFTNPU_LOG(kWarning, "memory of other processes is not counted: ", made->problem().message());
-    }
+    if (!made->problem().ok()) warn(made->problem().message());
     return made;
   }();
   return *instance;

@@ -54,6 +54,14 @@ TEST_F(ChildLedger, Holds40WhileAnotherProcessLooks) {
   EXPECT_ACL(allocate(24 * kMiB));
 }
 
+TEST_F(ChildLedger, CountsAlone) { EXPECT_EQ(free_bytes(), 64 * kMiB); }
+
+TEST_F(LedgerTest, AnAccountThatCannotBeSharedStopsNothingAndIsReported) {
+  const Child child = run_child("ChildLedger.CountsAlone", {"SOFTNPU_DEVICE_MEMORY=64M", "SOFTNPU_LEDGER_DIR=/proc/nowhere"});
+  EXPECT_TRUE(child.passed()) << child.output;
+  EXPECT_NE(child.output.find("the ledger /proc/nowhere/"), std::string::npos) << child.output;
+}
+
 TEST_F(LedgerTest, TwoProcessesShareOneLimit) {
   EXPECT_CHILD_PASSES("ChildLedger.Holds40WhileAnotherProcessLooks", environment());
 }
