@@ -85,11 +85,21 @@ def test_a_wrong_library_path(doctor, tmp_path):
     assert "SOFTNPU_LAUNCH=sync (not checked: the device library does not work) -> " in about(found, "environment", "note")
 
 
-def test_variables_with_bad_values_and_misspelt_ones_and_no_device(doctor):
-    environment = {"TASK_QUEUE_ENABLE": "yes", "SOFTNPU_LAUNCH": "later", "SOFTNPU_LUNCH": "sync", "TORCH_NPU_DEBUG": "1"}
-    found = findings(doctor("--json", TORCH_NPU_WARNING_DISABLE="1", ASCEND_RT_VISIBLE_DEVICES="", **environment), 1)
-    (text,) = about(found, "devices", "problem")
-    assert "ASCEND_RT_VISIBLE_DEVICES is ''; unset it" in text
+def test_variables_with_bad_values_and_misspelt_ones(doctor):
+    environment = {
+        "TASK_QUEUE_ENABLE": "yes",
+        "SOFTNPU_LAUNCH": "later",
+        "SOFTNPU_LUNCH": "sync",
+        "TASK_QUEUE_ENABLED": "1",
+        "TORCH_NPU_DEBUG": "1",
+        "PYTORCH_NPU_ALLOC_CONF": "size:1",
+        "ASCEND_PROCESS_LOG_PATH": "/proc/none",
+    }
+    found = findings(doctor("--json", TORCH_NPU_WARNING_DISABLE="1", **environment), 1)
+    (text,) = about(found, "a product on npu", "problem")
+    assert text.endswith("-> correct or unset PYTORCH_NPU_ALLOC_CONF")
+    (text,) = about(found, "log", "note")
+    assert "/proc/none/plog cannot be written" in text
     bad = about(found, "environment", "problem")
     assert len(bad) == 2
     assert any("TASK_QUEUE_ENABLE is 'yes', but must be 0, 1 or 2; 1 is used. -> correct or unset" in text for text in bad)
@@ -98,7 +108,15 @@ def test_variables_with_bad_values_and_misspelt_ones_and_no_device(doctor):
         "SOFTNPU_LUNCH=sync is read by nothing here; did you mean SOFTNPU_LAUNCH?" in text
         for text in about(found, "environment", "note")
     )
+    assert any("did you mean TASK_QUEUE_ENABLE?" in text for text in about(found, "environment", "note"))
     assert any(text.startswith("TORCH_NPU_DEBUG=1") for text in about(found, "environment", "ok"))
+
+
+def test_no_device(doctor):
+    found = findings(doctor("--json", ASCEND_RT_VISIBLE_DEVICES=""), 1)
+    (text,) = about(found, "devices", "problem")
+    assert "ASCEND_RT_VISIBLE_DEVICES is ''; unset it" in text
+    assert [finding["about"] for finding in found if finding["state"] == "problem"] == ["devices"]
 
 
 def test_another_torch(doctor, tmp_path):

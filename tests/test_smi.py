@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -145,10 +146,20 @@ def test_an_account_that_cannot_be_used_is_explained(smi):
 
 
 def test_a_library_that_is_not_softnpu_is_named(smi, tmp_path):
+    done = smi("info", TORCH_NPU_LIBRARY_PATH=str(tmp_path / "none"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"TORCH_NPU_LIBRARY_PATH is '{tmp_path}/none', where there is no libascendcl.so" in done.stderr
     (tmp_path / "libascendcl.so").write_text("no library")
     done = smi("info", TORCH_NPU_LIBRARY_PATH=str(tmp_path))
     assert done.returncode == 1
     assert f"{tmp_path}/libascendcl.so cannot be loaded" in done.stderr
+
+
+@pytest.mark.parametrize(("output", "words"), [(" > /dev/full", ": [Errno 28] No space left on device"), (" | true", "")])
+def test_output_that_cannot_be_written_is_no_traceback(smi, output, words):
+    command = shlex.join([sys.executable, "-m", "torch_npu.tools.smi", "info"]) + output
+    done = subprocess.run(["sh", "-c", command], env=smi.environment, capture_output=True, text=True, timeout=120)
+    assert done.stderr == (f"torch_npu.tools.smi{words}\n" if words else "")
 
 
 def test_the_drivers_own_program_is_run_where_there_is_one(smi, tmp_path):

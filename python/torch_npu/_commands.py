@@ -7,6 +7,7 @@ the process ends with its status; otherwise nothing happens.
 """
 
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -17,7 +18,19 @@ _BY_SCRIPT = {"npu-smi": "tools.smi"}
 def run_if_asked():
     module = _asked(sys.orig_argv)
     if module is not None:
-        raise SystemExit(importlib.import_module(f".{module}", __package__).main(sys.argv[1:]))
+        raise SystemExit(_run(module))
+
+
+def _run(module):
+    try:
+        status = importlib.import_module(f".{module}", __package__).main(sys.argv[1:])
+        sys.stdout.flush()
+        return status
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # that is `| head`, which has seen enough
+            print(f"{__package__}.{module}: {error}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest at its end
+        return 1
 
 
 def _asked(command):

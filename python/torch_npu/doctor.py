@@ -19,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def examine():
     steps, stderr, end = _probe()
     findings += _judge(steps, end)
     findings += _variables(steps, stderr)
-    findings += [*_shared_memory(), *_hints(steps)]
+    findings += [*_shared_memory(), *_log(), *_hints(steps)]
     return findings
 
 
@@ -218,6 +219,8 @@ def _judge(steps, end):
             yield problem(about, step["error"].splitlines()[0], _advice(name, step["error"]))
             return
         yield from _result(name, about, step["found"])
+        if name == "devices" and step["found"]["count"] == 0:
+            return
 
 
 def _result(name, about, found):
@@ -249,6 +252,9 @@ def _advice(name, error):
     for words, advice in known.items():
         if words in error:
             return advice
+    for variable in re.findall(r"\b[A-Z]+_[A-Z_]+\b", error):
+        if variable in os.environ:
+            return f"correct or unset {variable}"
     return f"{sys.executable} {_PROBE} shows more" if name != "torch" else "install torch again"
 
 
@@ -263,18 +269,21 @@ def _variables(steps, stderr):
     ours = ("TORCH_NPU_", "SOFTNPU_")
     others = ("ASCEND_", "ACL_", "HCCL_", "NPU_", "INF_NAN_MODE_")
     for name in sorted(os.environ):
-        if name not in known and not name.startswith(ours + others):
+        like = [] if name in known else difflib.get_close_matches(name, known, 1, 0.9)
+        if name not in known and not like and not name.startswith(ours + others):
             continue
         text = f"{name}={os.environ[name]}"
-        complaint = re.search(rf"environment variable {name} is .*?(?= \(function|$)|bad value .* of {name}; .*", stderr, re.M)
+        complaint = re.search(
+            rf"environment variable {name} is .*?(?= \(function| \(`import|$)|bad value .* of {name}; .*", stderr, re.M
+        )
         if complaint:
             yield problem("environment", complaint[0], f"correct or unset {name}")
         elif name in known or name == "TORCH_NPU_AUTOLOAD":
             yield ok("environment", text)
         elif broken:
             yield note("environment", f"{text} (not checked: the {broken} does not work)")
-        elif name.startswith(ours):
-            like = difflib.get_close_matches(name, known, 1)
+        elif like or name.startswith(ours):
+            like = like or difflib.get_close_matches(name, known, 1)
             yield note("environment", f"{text} is read by nothing here" + (f"; did you mean {like[0]}?" if like else ""))
         else:
             yield note("environment", f"{text} is not read by torch_npu")
@@ -299,6 +308,17 @@ def _shared_memory():
         yield note("shared memory", f"{text}: little for the workers of a DataLoader; containers take --shm-size")
     else:
         yield ok("shared memory", text)
+
+
+def _log():
+    home = Path(os.environ.get("HOME", "/"), "ascend", "log")
+    folder = Path(os.environ.get("ASCEND_PROCESS_LOG_PATH") or home, "plog").absolute()
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            yield ok("log", f"{folder}")
+    except OSError as error:
+        yield note("log", f"{folder} cannot be written: {error.strerror}; ASCEND_PROCESS_LOG_PATH names another folder")
 
 
 def _hints(steps):

@@ -69,6 +69,9 @@ def find_library():
 
 def _load():
     path = find_library()
+    asked = os.environ.get("TORCH_NPU_LIBRARY_PATH", "")
+    if path is None and asked not in ("", "softnpu"):
+        raise Unavailable(f"TORCH_NPU_LIBRARY_PATH is {asked!r}, where there is no {_LIBRARY}; correct or unset it")
     if path is None:
         raise Unavailable(f"no {_LIBRARY} was found in {' or '.join(torch_npu.__path__)}; reinstall torch_npu")
     try:
