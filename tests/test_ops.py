@@ -1,5 +1,7 @@
 """Operators give what the CPU gives, over the ways to lay out their input. What models need; the whole list is docs/ops.md."""
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -297,3 +299,14 @@ def test_attention(masked, causal):
         query.npu(), key.npu(), value.npu(), None if mask is None else mask.npu(), is_causal=causal
     )
     assert_same(npu, expected, strides=False)
+
+
+@pytest.mark.parametrize("on_cpu", itertools.product([False, True], repeat=3))
+def test_where_takes_numbers_of_the_cpu_in_any_place(on_cpu):
+    numbers = torch.tensor(True), torch.tensor(2), torch.tensor(0.5)
+    tensors = torch.tensor([True, False]), torch.tensor([2, 3]), torch.tensor([0.5, 4.5])
+    arguments = [number if cpu else tensor for cpu, number, tensor in zip(on_cpu, numbers, tensors, strict=True)]
+    given = [argument if cpu else argument.npu() for cpu, argument in zip(on_cpu, arguments, strict=True)]
+    result = torch.where(*given)
+    assert result.device.type == ("cpu" if all(on_cpu) else "npu")
+    torch.testing.assert_close(result.cpu(), torch.where(*arguments))

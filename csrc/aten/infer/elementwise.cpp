@@ -34,7 +34,10 @@ Outputs<1> number_first(const at::Scalar& self, const at::Tensor& other) {
 Outputs<1> where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
   TORCH_CHECK(condition.scalar_type() == at::kBool || condition.scalar_type() == at::kByte,
               "where expected condition to be a boolean tensor, but got a tensor with dtype ", condition.scalar_type());
-  Output output = broadcast({condition, self, other}, at::result_type(self, other));
+  // Any of them may be a number on the CPU, which does not change the shape.
+  const at::Tensor& on_device = !condition.is_cpu() ? condition : !self.is_cpu() ? self : other;
+  const auto shape = [&](const at::Tensor& x) { return std::cref(x.is_cpu() && x.dim() == 0 ? on_device : x); };
+  Output output = broadcast({shape(condition), shape(self), shape(other)}, at::result_type(self, other));
   output.casts = false;
   return {output};
 }
