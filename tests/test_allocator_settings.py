@@ -204,6 +204,11 @@ REFUSED = {
 }
 
 
+def test_settings_that_are_no_text_are_refused():
+    with pytest.raises(TypeError, match="settings are a text such as 'max_split_size_mb:128', but got None"):
+        use(None)
+
+
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_wrong_is_named(text):
     with pytest.raises(ValueError) as caught:

@@ -94,10 +94,13 @@ def test_an_expression_matches_whole_names_with_or_without_namespace_and_overloa
 
 @pytest.mark.parametrize("switch", [debug.force_fallback, debug.compare, debug.print_ops])
 def test_bad_expressions_are_refused_and_useless_ones_warned_about(switch):
-    with pytest.raises(ValueError, match=r"'\(', which is no regular expression"):
+    with pytest.raises(ValueError, match=r"'\(' is no regular expression"):
         switch("(")
-    with pytest.warns(UserWarning, match="'nothing_like_it' matches no operator"):
+    with pytest.raises(TypeError, match=r"regular expression such as '.\*softmax', but got None"):
+        switch(None)
+    with pytest.warns(UserWarning, match="'nothing_like_it' matches no operator") as warned:
         switch("nothing_like_it").close()
+    assert warned[0].filename == __file__
 
 
 @pytest.mark.parametrize("switch", [debug.force_fallback, debug.compare, debug.print_ops])

@@ -280,7 +280,7 @@ void apply_settings(std::string_view source, const std::string& text) {
 const bool is_registered = [] {
   for (const Key& key : kKeys) Config::getMutableKeys().insert(std::string(key.name));
   auto& hook = Config::getConfigParserHook();
-  if (!hook) hook = [](const std::string& text) { keep(Parser("the allocator's settings", text).parse()); };
+  if (!hook) hook = [](const std::string& text) { keep(Parser("the text of settings", text).parse()); };
   return true;
 }();
 
@@ -299,7 +299,7 @@ void read_allocator_environment() {
 
 void set_allocator_settings(const std::string& text) {
   read_allocator_environment();
-  apply_settings("the allocator's settings", text);
+  apply_settings("the text of settings", text);
 }
 
 double initial_memory_fraction() { return own_settings().fraction; }

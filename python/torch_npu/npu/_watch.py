@@ -65,18 +65,15 @@ def _split(name):
     return base, overload_name
 
 
-def expression(pattern):
-    """ValueError if it is none."""
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{pattern!r}, which is no regular expression: {error}") from None
-
-
 def matching(pattern):
     """The operators that reach the device and that the expression matches as a whole: as `aten::add.Tensor`, or without the
     namespace, the overload, or both. ValueError if it is none."""
-    fullmatch = expression(pattern).fullmatch
+    if not isinstance(pattern, str):
+        raise TypeError(f"operators are named by a regular expression such as '.*softmax', but got {pattern!r}")
+    try:
+        fullmatch = re.compile(pattern).fullmatch
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
 
     def matches(name):
         space_and_base = name.partition(".")[0]

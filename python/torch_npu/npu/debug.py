@@ -10,6 +10,7 @@ TORCH_NPU_COMPARE and TORCH_NPU_PRINT_OPS.
 """
 
 import functools
+import re
 import sys
 import warnings
 
@@ -22,11 +23,11 @@ __all__ = ["Switch", "compare", "force_fallback", "print_ops"]
 class Switch:
     """Operators that are treated specially until close(), or the end of a `with` block. `operators` has their names."""
 
-    def __init__(self, operators, start, stop, pattern):
+    def __init__(self, operators, start, stop, pattern, stacklevel=3):
         self.operators = operators
         self._stop = stop
         if not operators:
-            warnings.warn(f"the expression {pattern!r} matches no operator that reaches npu", stacklevel=3)
+            warnings.warn(f"the expression {pattern!r} matches no operator that reaches npu", stacklevel=stacklevel)
         start(operators)
 
     def close(self):
@@ -71,7 +72,8 @@ def print_ops(pattern, *, file=None):
 
 def _observe(pattern, observer):
     names = _watch.matching(pattern)
-    return Switch(names, lambda ops: _watch.watch(ops, observer), lambda ops: _watch.unwatch(ops, observer), pattern)
+    start, stop = (lambda ops: _watch.watch(ops, observer)), (lambda ops: _watch.unwatch(ops, observer))
+    return Switch(names, start, stop, pattern, stacklevel=4)
 
 
 _VARIABLES = {
@@ -85,9 +87,10 @@ def _check_environment():
     given = _C._debug_options()
     for variable, option in _VARIABLES.items():
         try:
-            _watch.expression(given[option])
-        except ValueError as error:
-            raise ValueError(f"the environment variable {variable} is {error}") from None
+            re.compile(given[option])
+        except re.error as error:
+            is_none = "which is no regular expression"
+            raise ValueError(f"the environment variable {variable} is {given[option]!r}, {is_none}: {error}") from None
 
 
 def _from_environment():

@@ -162,6 +162,8 @@ def caching_allocator_disabled():
 
 def _set_allocator_settings(env):
     """As PYTORCH_NPU_ALLOC_CONF, from now on; what it does not name has its default."""
+    if not isinstance(env, str):
+        raise TypeError(f"settings are a text such as 'max_split_size_mb:128', but got {env!r}")
     _C._npu_set_allocator_settings(env)
 
 
