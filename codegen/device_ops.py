@@ -89,9 +89,9 @@ def build_method(parameter_type):
 
 
 def is_quick(function):
-    """Whether phase one has a short cut: parameters are tensors, scalars, numbers and lists of integers."""
+    """Whether phase one has a short cut: parameters are tensors, scalars, numbers, and lists of tensors or integers."""
     methods = {build_method(parameter.type) for parameter in function.parameters}
-    return not function.sync and methods <= {"tensor", "scalar", "integer", "real", "integers"}
+    return not function.sync and methods <= {"tensor", "scalar", "integer", "real", "tensors", "integers"}
 
 
 def parameter_kind(parameter_type):

@@ -19,30 +19,18 @@ class QuickBuild {
   QuickBuild(Executor& executor, KnownMemory& known_memory)
       : executor_(executor), known_memory_(known_memory), numbers_(executor.numbers.data()) {}
 
-  [[gnu::always_inline]] bool add(const aclTensor* tensor) {
-    if (tensor == nullptr) return false;
-    const size_t count = tensor->dims.size();
-    const int64_t item_size = unsigned(tensor->dtype) < unsigned(kDataTypes) ? kUsualItemSizes[tensor->dtype] : 0;
-    int64_t bytes = 0;
-    int64_t offset = 0;
-    const bool unusual = item_size == 0 || !is_base_format(tensor->format) || tensor->reach <= 0 || tensor->address == nullptr ||
-                         __builtin_mul_overflow(tensor->reach, item_size, &bytes) ||
-                         __builtin_mul_overflow(tensor->offset, item_size, &offset) ||
-                         used_ + count > executor_.numbers.capacity();
-    if (unusual) return false;
-    TensorView& view = executor_.views[tensors_];
-    if (!known_memory_.find(static_cast<const std::byte*>(tensor->address) + offset, size_t(bytes), &view.data)) return false;
-    int64_t* const numbers = numbers_ + used_;
-    for (size_t i = 0; i < count; ++i) numbers[i] = tensor->dims[i];
-    view.dtype = tensor->dtype;
-    view.ndim = tensor->ndim;
-    view.contiguous = tensor->contiguous;
-    view.sizes = numbers;
-    view.strides = numbers + tensor->ndim;
-    view.numel = tensor->numel;
-    executor_.places[tensors_++] = {offset, bytes, uint32_t(used_), const_cast<aclTensor*>(tensor)};
-    used_ += count;
-    cost_ = std::max(cost_, tensor->numel);
+  [[gnu::always_inline]] bool add(const aclTensor* tensor) { return describe(tensor, tensors_++); }
+
+  bool add(const aclTensorList* list) {
+    if (list == nullptr) return false;
+    const size_t first = executor_.views.size();
+    const size_t count = list->items.size();
+    executor_.slices.push_back({uint32_t(first), uint32_t(count), true});
+    executor_.views.resize_for_overwrite(first + count);
+    executor_.places.resize_for_overwrite(first + count);
+    for (size_t i = 0; i < count; ++i) {
+      if (!describe(list->items[i], first + i)) return false;
+    }
     return true;
   }
 
@@ -80,6 +68,33 @@ class QuickBuild {
   }
 
  private:
+  [[gnu::always_inline]] bool describe(const aclTensor* tensor, size_t number) {
+    if (tensor == nullptr) return false;
+    const size_t count = tensor->dims.size();
+    const int64_t item_size = unsigned(tensor->dtype) < unsigned(kDataTypes) ? kUsualItemSizes[tensor->dtype] : 0;
+    int64_t bytes = 0;
+    int64_t offset = 0;
+    const bool unusual = item_size == 0 || !is_base_format(tensor->format) || tensor->reach <= 0 || tensor->address == nullptr ||
+                         __builtin_mul_overflow(tensor->reach, item_size, &bytes) ||
+                         __builtin_mul_overflow(tensor->offset, item_size, &offset) ||
+                         used_ + count > executor_.numbers.capacity();
+    if (unusual) return false;
+    TensorView& view = executor_.views[number];
+    if (!known_memory_.find(static_cast<const std::byte*>(tensor->address) + offset, size_t(bytes), &view.data)) return false;
+    int64_t* const numbers = numbers_ + used_;
+    for (size_t i = 0; i < count; ++i) numbers[i] = tensor->dims[i];
+    view.dtype = tensor->dtype;
+    view.ndim = tensor->ndim;
+    view.contiguous = tensor->contiguous;
+    view.sizes = numbers;
+    view.strides = numbers + tensor->ndim;
+    view.numel = tensor->numel;
+    executor_.places[number] = {offset, bytes, uint32_t(used_), const_cast<aclTensor*>(tensor)};
+    used_ += count;
+    cost_ = std::max(cost_, tensor->numel);
+    return true;
+  }
+
   Executor& executor_;
   KnownMemory& known_memory_;
   int64_t* const numbers_;

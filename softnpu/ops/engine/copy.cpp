@@ -71,6 +71,28 @@ bool try_copy(const TensorView* tensors, int, const at::Scalar*) { return conver
 
 bool try_cast(const TensorView* tensors, int, const at::Scalar*) { return convert(tensors[1], tensors[0]); }
 
+// Phase one has seen that the shapes fit: the dimension along which tensors are joined is the one in which they are smaller.
+bool try_cat(const TensorView* tensors, int tensor_count, const at::Scalar*) {
+  const TensorView& out = tensors[0];
+  if (tensor_count < 3 || !out.contiguous || out.numel > kMaxElements) return false;
+  for (int i = 1; i < tensor_count; ++i) {
+    const TensorView& part = tensors[i];
+    if (!part.contiguous || part.numel == 0 || part.ndim != out.ndim || part.dtype != out.dtype) return false;
+  }
+  int64_t rows = 1;
+  for (int dim = 0; dim < out.ndim && tensors[1].sizes[dim] == out.sizes[dim]; ++dim) rows *= out.sizes[dim];
+  const int64_t item_size = item_size_of(out.dtype);
+  auto* target = static_cast<std::byte*>(out.data);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int i = 1; i < tensor_count; ++i) {
+      const size_t bytes = size_t(tensors[i].numel / rows * item_size);
+      std::memcpy(target, static_cast<const std::byte*>(tensors[i].data) + size_t(row) * bytes, bytes);
+      target += bytes;
+    }
+  }
+  return true;
+}
+
 bool try_fill(const TensorView* tensors, int, const at::Scalar* scalars) { return fill_value(tensors[0], scalars[0]); }
 
 bool try_zero(const TensorView* tensors, int, const at::Scalar*) { return fill_bits(tensors[0], 0); }

@@ -27,6 +27,7 @@ Try try_threshold_backward;  // threshold
 Try try_where;
 Try try_copy;  // the output comes first
 Try try_cast;
+Try try_cat;  // the output comes first
 Try try_fill, try_zero, try_one;
 
 }  // namespace softnpu::ops::engine

@@ -1,8 +1,9 @@
-// ATen's layer norm has no out= form; its inner kernel writes where it is told. The wheel's dispatch tables have these columns on
-// x86-64, and the header wants to know. Elsewhere the result is copied.
+// ATen's layer norm and the backward pass of its batch norm have no out= form; their inner kernels write where they are told. The
+// wheel's dispatch tables have these columns on x86-64, and the headers want to know. Elsewhere the result is copied.
 #if defined(__x86_64__)
 #define HAVE_AVX512_CPU_DEFINITION
 #define HAVE_AVX2_CPU_DEFINITION
+#include <ATen/native/batch_norm.h>
 #include <ATen/native/layer_norm.h>
 #endif
 
@@ -79,8 +80,23 @@ void batch_norm_backward(const at::Tensor& gradOut, const at::Tensor& input, con
                          const std::optional<at::Tensor>& saveMean, const std::optional<at::Tensor>& saveInvstd, bool training,
                          double eps, at::IntArrayRef outputMask, const std::optional<at::Tensor>& gradInput,
                          const std::optional<at::Tensor>& gradWeight, const std::optional<at::Tensor>& gradBias) {
-  const auto [for_input, for_weight, for_bias] = at::native_batch_norm_backward(
-      gradOut, input, weight, runningMean, runningVar, saveMean, saveInvstd, training, eps, flags<3>(outputMask));
+  const std::array<bool, 3> mask = flags<3>(outputMask);
+#if defined(__x86_64__)
+  at::Tensor input_grad = mask[0] ? or_undefined(gradInput) : at::Tensor();
+  at::Tensor weight_grad = mask[1] ? or_undefined(gradWeight) : at::Tensor();
+  at::Tensor bias_grad = mask[2] ? or_undefined(gradBias) : at::Tensor();
+  const at::Tensor scale = or_undefined(weight), mean = or_undefined(runningMean), variance = or_undefined(runningVar);
+  const at::Tensor saved_mean = or_undefined(saveMean), saved_invstd = or_undefined(saveInvstd);
+  if (input.numel() != 0 &&
+      plain({gradOut, input, scale, mean, variance, saved_mean, saved_invstd, input_grad, weight_grad, bias_grad},
+            input.scalar_type())) {
+    at::native::batch_norm_cpu_backward_stub(at::kCPU, input_grad, weight_grad, bias_grad, gradOut, input, scale, mean, variance,
+                                             saved_mean, saved_invstd, training, eps);
+    return;
+  }
+#endif
+  const auto [for_input, for_weight, for_bias] =
+      at::native_batch_norm_backward(gradOut, input, weight, runningMean, runningVar, saveMean, saveInvstd, training, eps, mask);
   store(gradInput, for_input);
   store(gradWeight, for_weight);
   store(gradBias, for_bias);
