@@ -311,6 +311,7 @@ def operation_lines(function):
         "promotes": str(function.promotes).lower(),
         "shapes": f"ShapeRule::{rule}",
         "sync": str(function.sync).lower(),
+        "heavy": str(function.heavy).lower(),
     }
     lines.append(f"constexpr Operation operation_{name} = {{")
     return [*lines, *(f"    .{key} = {value}," for key, value in fields.items()), "};"]

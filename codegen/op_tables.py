@@ -92,6 +92,7 @@ class DeviceFunction:
     sync: bool
     overlaps: bool  # what is written may hold several elements in one place
     judges: bool  # it may refuse the values that its tensors hold
+    heavy: bool  # an element costs several times what it costs elsewhere
     dtypes: tuple  # keys of DTYPE_SETS and dtypes: what the first tensor may be; empty for anything
     promotes: bool  # one of the tensors is enough
     shapes: str | None  # a word of SHAPE_RULES
@@ -353,6 +354,7 @@ DEVICE_FIELDS = {
     "sync": "",
     "overlaps": "",
     "judges": "",
+    "heavy": "",
     "unused": r"\w+(?:, *\w+)*",
     "dtypes": rf"(?:{DTYPE_WORD})(?: (?:{DTYPE_WORD}))*",
     "promoted": rf"(?:{DTYPE_WORD})(?: (?:{DTYPE_WORD}))*",
@@ -397,7 +399,7 @@ def read_device_row(row):
     check_used(row, call.function if bound else f"kernel {kernel}", scope, used, unused)
     return DeviceFunction(
         row, row.key, parameters, bound, kernel, kernel_arguments, results,
-        fields.get("engine"), "sync" in fields, "overlaps" in fields, "judges" in fields,
+        fields.get("engine"), "sync" in fields, "overlaps" in fields, "judges" in fields, "heavy" in fields,
         tuple(fields.get("dtypes", fields.get("promoted", "")).split()),
         "promoted" in fields, fields.get("shapes"),
     )  # fmt: skip

@@ -15,6 +15,9 @@ namespace {
 // Elements from which on a kernel may use more than one thread.
 constexpr uint64_t kParallelCost = 1024;
 
+// What an element of a heavy kernel costs, in elements of an elementwise one.
+constexpr uint64_t kHeavyCost = 4;
+
 std::string scalar_text(const at::Scalar& scalar) {
   if (scalar.isComplex()) return text(scalar.toComplexDouble());
   if (scalar.isFloatingPoint()) return text(scalar.toDouble());
@@ -188,7 +191,8 @@ aclnnStatus launch(const Operation& operation, Executor* executor, aclrtStream s
     }
     Executor* task = executor->repeatable ? copy_of(*executor) : executor;
     task->owners.store(operation.sync ? 2 : 1, std::memory_order_relaxed);
-    const aclError code = driver()->launch(stream, &operation.task, &task, sizeof task, task->cost);
+    const uint64_t cost = operation.heavy ? kHeavyCost * task->cost : task->cost;
+    const aclError code = driver()->launch(stream, &operation.task, &task, sizeof task, cost);
     if (code != ACL_SUCCESS) {
       recycle(task);
       return code;

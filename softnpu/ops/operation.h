@@ -51,6 +51,7 @@ struct Operation {
   bool promotes;    // one tensor of such a type is enough
   ShapeRule shapes;
   bool sync;
+  bool heavy;  // an element costs several times what it costs an elementwise kernel
 };
 
 }  // namespace softnpu::ops
