@@ -66,7 +66,7 @@ def test_events_order_streams():
     assert x.sum().item() == 3 << 16
 
 
-def test_memory_is_counted():
+def test_memory_is_counted(empty_device):
     torch.accelerator.empty_cache()
     getattr(torch.accelerator, "empty_host_cache", torch.npu.host_empty_cache)()  # torch before 2.13 has none
     torch.accelerator.reset_peak_memory_stats()

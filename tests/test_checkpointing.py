@@ -78,7 +78,7 @@ def test_a_sequence_is_cut_into_segments(reentrant):
     on_both(run)
 
 
-def test_it_saves_memory():
+def test_it_saves_memory(empty_device):
     net = nn.Sequential(*[nn.Sequential(nn.Linear(256, 256), nn.Tanh(), nn.Tanh()) for _ in range(8)]).npu()
     x = torch.ones(1024, 256, device="npu", requires_grad=True)
 

@@ -192,19 +192,22 @@ def test_devices_are_chosen_and_renumbered(child, devices, used, warns, tmp_path
 
 def test_waits_have_limits(child):
     program = """
-    import json, time, torch
-    from torch_npu import softnpu
+    import ctypes, json, time, torch
+    libc, device = ctypes.CDLL(None), ctypes.CDLL(torch.npu.library_info()["path"])
+    gate = ctypes.create_string_buffer(64)
+    libc.sem_init(gate, 0, 0)
     x = torch.ones(4, device="npu")
     stream = torch.npu.current_stream()
     torch.npu.synchronize()
     errors = []
-    with softnpu.faults("delay:1:3s"):
-        y = x + 1
-        for wait in (stream.synchronize, torch.npu.synchronize):
-            try:
-                wait()
-            except RuntimeError as error:
-                errors.append(str(error).splitlines()[0])
+    assert device.aclrtLaunchHostFunc(ctypes.c_void_p(stream.npu_stream), libc.sem_wait, gate) == 0
+    y = x + 1
+    for wait in (stream.synchronize, torch.npu.synchronize):
+        try:
+            wait()
+        except RuntimeError as error:
+            errors.append(str(error).splitlines()[0])
+    libc.sem_post(gate)
     while not stream.query():
         time.sleep(0.05)
     print(json.dumps([errors, y.tolist()]))

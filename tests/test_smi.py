@@ -33,22 +33,21 @@ def smi(tmp_path):
 def worker(smi):
     """A process that holds 64 MiB of npu:1, and keeps its stream busy while it waits for a line."""
     program = """
-    import sys, threading, torch
-    from torch_npu import softnpu
+    import ctypes, sys, torch
     held = torch.ones(16 << 20, device="npu:1")
     torch.npu.synchronize(1)
-    work, stop = torch.ones(512, 512, device="npu:1"), threading.Event()
-    def run():
-        while not stop.is_set():
-            for _ in range(20):
-                work @ work
-            torch.npu.synchronize(1)
-    thread = threading.Thread(target=run)
-    thread.start()
+    libc, device = ctypes.CDLL(None), ctypes.CDLL(torch.npu.library_info()["path"])
+    gate, is_held = ctypes.create_string_buffer(64), ctypes.create_string_buffer(64)
+    for semaphore in (gate, is_held):
+        libc.sem_init(semaphore, 0, 0)
+    stream = ctypes.c_void_p(torch.npu.current_stream(1).npu_stream)
+    with torch.npu.device(1):
+        for function, semaphore in ((libc.sem_post, is_held), (libc.sem_wait, gate)):
+            assert device.aclrtLaunchHostFunc(stream, function, semaphore) == 0
+    libc.sem_wait(is_held)
     print("ready", flush=True)
     sys.stdin.readline()
-    stop.set()
-    thread.join()
+    libc.sem_post(gate)
     """
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program)],

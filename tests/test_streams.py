@@ -5,10 +5,11 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import torch
-from support import two_devices
+from support import Gate, two_devices
 
 
 def test_the_default_stream_is_current_until_another_is_chosen():
@@ -95,6 +96,7 @@ def test_a_stream_is_done_after_synchronize():
 
 
 def test_events_measure_time():
+    begin = time.perf_counter()
     start, end = (torch.npu.Event(enable_timing=True) for _ in range(2))
     start.record()
     x = torch.ones(1 << 20, device="npu")
@@ -103,7 +105,7 @@ def test_events_measure_time():
     end.record()
     end.synchronize()
     assert end.query()
-    assert 0 < start.elapsed_time(end) < 60_000
+    assert 0 < start.elapsed_time(end) <= 1000 * (time.perf_counter() - begin)
 
 
 def test_the_time_is_known_once_an_event_was_waited_for():
@@ -268,16 +270,17 @@ def test_recorded_times_are_ordered():
 
 
 def test_a_stream_that_sleeps_is_busy():
-    stream = torch.npu.Stream()
-    with torch.npu.stream(stream):
-        torch.npu._sleep(300_000_000)
-    event = stream.record_event()
-    assert not stream.query()
-    seen = set()
-    while not event.query():
-        seen.add(torch.npu.utilization())
-    assert max(seen) == 100
-    assert stream.query()
+    stream, seen = torch.npu.Stream(), set()
+    for milliseconds in (50, 500, 5000):  # a sleep may be over before this thread looks
+        with torch.npu.stream(stream):
+            torch.npu._sleep(milliseconds * 1_000_000)
+        event = stream.record_event()
+        while not event.query():
+            seen.add((torch.npu.utilization(), stream.query()))
+        assert stream.query()
+        if (100, False) in seen:
+            return
+    pytest.fail(f"utilization and query() were {seen}")
 
 
 SHARED = """
@@ -285,6 +288,7 @@ import sys, torch
 event = torch.npu.Event.from_ipc_handle(0, bytes.fromhex(sys.argv[1]))
 print(event.query(), flush=True)
 sys.stdin.readline()
+print(event.query(), flush=True)
 event.synchronize()
 print(event.query(), flush=True)
 """
@@ -298,12 +302,12 @@ def test_another_process_waits_for_an_event():
         [sys.executable, "-c", SHARED, handle.hex()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout.readline() == "True\n"
-        with torch.npu.stream(stream):
-            torch.npu._sleep(300_000_000)
-            event.record()
-        assert not event.query()
-        other.stdin.write("\n")
-        other.stdin.flush()
+        with Gate(stream):
+            event.record(stream)
+            assert not event.query()
+            other.stdin.write("\n")
+            other.stdin.flush()
+            assert other.stdout.readline() == "False\n"
         assert other.stdout.readline() == "True\n"
         assert stream.query()
         assert event.query()
@@ -325,7 +329,7 @@ def test_an_external_event_orders_streams_until_it_is_reset():
     x = torch.zeros(1, device="npu")
     torch.npu.synchronize()
     with torch.npu.stream(busy):
-        torch.npu._sleep(200_000_000)
+        torch.npu._sleep(50_000_000)
         x.add_(5)
         event.record()
     event.wait(side)
@@ -333,14 +337,12 @@ def test_an_external_event_orders_streams_until_it_is_reset():
         y = x + 1
     side.synchronize()
     assert y.item() == 6
-    with torch.npu.stream(busy):
-        torch.npu._sleep(200_000_000)
-        event.record()
-    event.reset(busy)
-    event.wait(side)
-    side.synchronize()
-    assert not busy.query()
-    busy.synchronize()
+    with Gate(busy):
+        event.record(busy)
+        event.reset(busy)
+        event.wait(side)
+        side.synchronize()
+        assert not busy.query()
 
 
 def test_marks_and_ranges_are_checked():
