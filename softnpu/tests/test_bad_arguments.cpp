@@ -43,7 +43,7 @@ TEST_F(BadArgumentsTest, NullIsRefusedByNameOfTheArgument) {
   ++calls;
 #include "bad_arguments.inc"
   EXPECT_GT(calls, 100);
-  EXPECT_TRUE(signal_when_run(valid_stream).within(1s));
+  EXPECT_TRUE(signal_when_run(valid_stream).within(kPatience));
 }
 
 void expect_unsupported(const char* function, aclError code) {
@@ -110,7 +110,7 @@ TEST_F(ChildNonsense, WhileInitialised) {
   std::thread([&] {
     EXPECT_ACL(aclrtSetCurrentContext(context));
     Stream stream = make_stream();
-    EXPECT_TRUE(signal_when_run(stream).within(1s)) << "the device is of no use any more";
+    EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "the device is of no use any more";
   }).join();
 }
 

@@ -42,7 +42,7 @@ TEST_F(HostFunctionTest, HoldsLaterTasksUntilItReturns) {
   ASSERT_ACL(aclrtMemset(buffer, 64, 0, 64));
   Gate gate(stream);
   ASSERT_ACL(aclrtMemsetAsync(buffer, 64, 7, 64, stream));
-  ASSERT_TRUE(gate.entered().within(1s));
+  ASSERT_TRUE(gate.entered().within(kPatience));
   ASSERT_ACL(aclrtMemcpy(host, 64, buffer, 64, ACL_MEMCPY_DEVICE_TO_HOST));
   EXPECT_EQ(static_cast<char*>(host.get())[0], 0) << "a fill overtook the callback before it";
   gate.open();
@@ -51,7 +51,7 @@ TEST_F(HostFunctionTest, HoldsLaterTasksUntilItReturns) {
   EXPECT_EQ(static_cast<char*>(host.get())[0], 7);
 }
 
-TEST_F(HostFunctionTest, RunsOnTheDefaultStreamToo) { EXPECT_TRUE(signal_when_run(nullptr).within(1s)); }
+TEST_F(HostFunctionTest, RunsOnTheDefaultStreamToo) { EXPECT_TRUE(signal_when_run(nullptr).within(kPatience)); }
 
 TEST_F(HostFunctionTest, NullFunctionIsRefused) {
   Stream stream = make_stream();
@@ -63,7 +63,7 @@ TEST_F(HostFunctionTest, StreamsCallIndependently) {
   Stream first = make_stream(), second = make_stream();
   Flag from_second;
   bool met = false;
-  ASSERT_ACL(run_on(first, [&] { met = from_second.within(5s); }));
+  ASSERT_ACL(run_on(first, [&] { met = from_second.within(kPatience); }));
   ASSERT_ACL(run_on(second, [&] { from_second.set(); }));
   ASSERT_ACL(aclrtSynchronizeDevice());
   EXPECT_TRUE(met) << "a callback of one stream waits for that of another";
@@ -86,7 +86,7 @@ class ReportThread {
       }
       for (const aclrtStream stream : streams_) EXPECT_ACL(aclrtUnSubscribeReport(number(), stream));
     });
-    EXPECT_TRUE(subscribed_.within(2s));
+    EXPECT_TRUE(subscribed_.within(kPatience));
   }
   ~ReportThread() {
     stop_ = true;
@@ -127,7 +127,7 @@ TEST_F(ReportTest, CallbackRunsOnTheThreadThatSubscribed) {
   Stream stream = make_stream();
   ReportThread thread({stream});
   ASSERT_ACL(aclrtLaunchCallback(note_call, &called, ACL_CALLBACK_NO_BLOCK, stream));
-  ASSERT_TRUE(called.flag.within(1s));
+  ASSERT_TRUE(called.flag.within(kPatience));
   EXPECT_EQ(called.on, thread.id());
 }
 
@@ -138,9 +138,9 @@ TEST_F(ReportTest, BlockingCallbackHoldsTheStream) {
   ASSERT_ACL(aclrtLaunchCallback(note_call, &called, ACL_CALLBACK_BLOCK, stream));
   Flag passed = signal_when_run(stream);
   EXPECT_FALSE(passed.within(20ms)) << "the stream did not wait for the callback";
-  EXPECT_ACL(aclrtProcessReport(1000));
+  EXPECT_ACL(aclrtProcessReport(kPatienceMs));
   EXPECT_EQ(called.count, 1);
-  EXPECT_TRUE(passed.within(1s));
+  EXPECT_TRUE(passed.within(kPatience));
   EXPECT_ACL(aclrtUnSubscribeReport(this_thread(), stream));
 }
 
@@ -149,9 +149,9 @@ TEST_F(ReportTest, OtherCallbackDoesNotHoldTheStream) {
   Stream stream = make_stream();
   ASSERT_ACL(aclrtSubscribeReport(this_thread(), stream));
   ASSERT_ACL(aclrtLaunchCallback(note_call, &called, ACL_CALLBACK_NO_BLOCK, stream));
-  EXPECT_TRUE(signal_when_run(stream).within(1s));
+  EXPECT_TRUE(signal_when_run(stream).within(kPatience));
   EXPECT_EQ(called.count, 0);
-  EXPECT_ACL(aclrtProcessReport(1000));
+  EXPECT_ACL(aclrtProcessReport(kPatienceMs));
   EXPECT_EQ(called.count, 1);
   EXPECT_ACL(aclrtUnSubscribeReport(this_thread(), stream));
 }
@@ -165,7 +165,7 @@ TEST_F(ReportTest, CallbackIsReportedInTheStreamsOrder) {
     ASSERT_ACL(aclrtLaunchCallback(note_call, &called, ACL_CALLBACK_NO_BLOCK, stream));
     EXPECT_ACL_ERROR(ACL_ERROR_RT_REPORT_TIMEOUT, aclrtProcessReport(10));
   }
-  EXPECT_ACL(aclrtProcessReport(1000));
+  EXPECT_ACL(aclrtProcessReport(kPatienceMs));
   EXPECT_EQ(called.count, 1);
   EXPECT_ACL(aclrtUnSubscribeReport(this_thread(), stream));
 }
@@ -240,7 +240,7 @@ TEST_F(ReportTest, UnsubscribingDropsWhatWaitsAndLetsTheStreamGo) {
   Flag passed = signal_when_run(stream);
   EXPECT_FALSE(passed.within(10ms));
   EXPECT_ACL(aclrtUnSubscribeReport(this_thread(), stream));
-  EXPECT_TRUE(passed.within(1s)) << "the stream waits for a thread that left";
+  EXPECT_TRUE(passed.within(kPatience)) << "the stream waits for a thread that left";
   EXPECT_EQ(called.count, 0);
 }
 
@@ -258,7 +258,7 @@ TEST_F(ReportTest, CallbackMustNotWaitForTheDevice) {
         inner->code = aclrtSynchronizeStreamWithTimeout(inner->stream, 100);
       },
       &attempt, ACL_CALLBACK_BLOCK, stream));
-  EXPECT_ACL(aclrtProcessReport(1000));
+  EXPECT_ACL(aclrtProcessReport(kPatienceMs));
   EXPECT_EQ(attempt.code, ACL_ERROR_RT_FEATURE_NOT_SUPPORT) << code_text(attempt.code);
   EXPECT_ACL(aclrtUnSubscribeReport(this_thread(), stream));
 }

@@ -93,7 +93,7 @@ TEST_F(ContextTest, EventConnectsStreamsOfDifferentContexts) {
     Flag passed = signal_when_run(consumer);
     EXPECT_FALSE(passed.within(10ms));
     gate.open();
-    EXPECT_TRUE(passed.within(1s));
+    EXPECT_TRUE(passed.within(kPatience));
   }
   ASSERT_ACL(aclrtSetCurrentContext(primary_));
 }
@@ -146,7 +146,7 @@ TEST_F(ContextTest, OutlivesTheResetOfItsDevice) {
   Context context = make_context(1);
   ASSERT_ACL(aclrtResetDevice(1));
   EXPECT_EQ(current(), context.get());
-  EXPECT_TRUE(signal_when_run(nullptr).within(1s)) << "a context that the client made went with the primary one";
+  EXPECT_TRUE(signal_when_run(nullptr).within(kPatience)) << "a context that the client made went with the primary one";
 }
 
 TEST_F(ContextTest, SynchronizeDeviceCoversAllContexts) {

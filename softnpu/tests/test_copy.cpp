@@ -262,7 +262,7 @@ TEST_F(CopyTest, APageableCopyKeepsTheOrderOfItsStream) {
   Background copy([&] { EXPECT_ACL(aclrtMemcpyAsync(back.data(), 100, device, 100, ACL_MEMCPY_DEVICE_TO_HOST, stream)); });
   EXPECT_FALSE(copy.is_done_within(50ms)) << "it did not wait for the work before it";
   gate.open();
-  ASSERT_TRUE(copy.is_done_within(5s));
+  ASSERT_TRUE(copy.is_done_within(kPatience));
   EXPECT_EQ(back, Bytes(100, 2));
 }
 

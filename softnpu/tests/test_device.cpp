@@ -135,7 +135,7 @@ TEST_F(TwoDevicesTest, EventsConnectDevices) {
     Flag passed = signal_when_run(consumer);
     EXPECT_FALSE(passed.within(10ms));
     gate.open();
-    EXPECT_TRUE(passed.within(1s));
+    EXPECT_TRUE(passed.within(kPatience));
   }
   ASSERT_ACL(aclrtResetDevice(1));
   ASSERT_ACL(aclrtSetDevice(0));
@@ -147,7 +147,7 @@ TEST_F(TwoDevicesTest, AllDevicesWork) {
     SCOPED_TRACE("device " + std::to_string(number));
     ASSERT_ACL(aclrtSetDevice(number));
     EXPECT_EQ(current_device(), number);
-    EXPECT_TRUE(signal_when_run(nullptr).within(1s));
+    EXPECT_TRUE(signal_when_run(nullptr).within(kPatience));
     ASSERT_ACL(aclrtResetDevice(number));
   }
 }
@@ -215,7 +215,7 @@ TEST_F(TwoDevicesTest, ResettingOneDeviceLeavesTheOthersAlone) {
   ASSERT_ACL(aclrtSetDevice(1));
   ASSERT_ACL(aclrtResetDevice(1));
   ASSERT_ACL(aclrtSetDevice(0));
-  EXPECT_TRUE(signal_when_run(stream).within(1s));
+  EXPECT_TRUE(signal_when_run(stream).within(kPatience));
   ASSERT_ACL(aclrtResetDevice(0));
 }
 
@@ -240,7 +240,7 @@ TEST_F(DeviceTest, SynchronizeWithTimeoutGivesUpAndTheWorkGoesOn) {
   Flag reached = signal_when_run(stream);
   EXPECT_ACL_ERROR(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, aclrtSynchronizeDeviceWithTimeout(10));
   gate.open();
-  EXPECT_ACL(aclrtSynchronizeDeviceWithTimeout(5000));
+  EXPECT_ACL(aclrtSynchronizeDeviceWithTimeout(kPatienceMs));
   EXPECT_TRUE(reached.is_set());
   EXPECT_ACL(aclrtSynchronizeDeviceWithTimeout(-1));
   EXPECT_ACL(aclrtSynchronizeDeviceWithTimeout(0));
@@ -251,41 +251,49 @@ TEST_F(DeviceTest, SynchronizeWithTimeoutIsOneLimitForAllStreams) {
   for (int count = 0; count < 5; ++count) streams.push_back(make_stream());
   std::vector<std::unique_ptr<Gate>> gates;
   for (const Stream& stream : streams) gates.push_back(std::make_unique<Gate>(stream));
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_ACL_ERROR(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, aclrtSynchronizeDeviceWithTimeout(50));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 200ms);
+  EXPECT_TRUE(eventually([] {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_ACL_ERROR(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, aclrtSynchronizeDeviceWithTimeout(50));
+    return std::chrono::steady_clock::now() - begin < 5 * 50ms;
+  })) << "it waits for each stream in turn";
 }
 
+// Nobody sees from outside whether the waiter is in its call yet: rounds are tried, with more and more time for it.
 TEST_F(DeviceTest, AbortDropsPendingWorkOfAllStreams) {
-  Stream first = make_stream(), second = make_stream();
   aclrtContext context = nullptr;
   ASSERT_ACL(aclrtGetCurrentContext(&context));
-  Gate gate(first);
-  Flag behind = signal_when_run(first);
-  Event event = make_event();
-  ASSERT_ACL(aclrtRecordEvent(event, first));
-  ASSERT_ACL(aclrtStreamWaitEvent(second, event));
-  Flag waiting = signal_when_run(second);
-  ASSERT_TRUE(gate.entered().within(1s));
+  milliseconds pause = 10ms;
+  EXPECT_TRUE(eventually([&] {
+    Stream first = make_stream(), second = make_stream();
+    Gate gate(first);
+    Flag behind = signal_when_run(first);
+    Event event = make_event();
+    EXPECT_ACL(aclrtRecordEvent(event, first));
+    EXPECT_ACL(aclrtStreamWaitEvent(second, event));
+    Flag waiting = signal_when_run(second);
+    EXPECT_TRUE(gate.entered().within(kPatience));
 
-  Flag in_call;
-  aclError waited = ACL_SUCCESS;
-  std::thread waiter([&] {
-    EXPECT_ACL(aclrtSetCurrentContext(context));
-    in_call.set();
-    waited = aclrtSynchronizeStream(first);
-  });
-  ASSERT_TRUE(in_call.within(1s));
-  std::this_thread::sleep_for(50ms);  // from the flag into the call
-  EXPECT_REFUSED(aclrtDeviceTaskAbort(0, 10)) << "the running task has not ended";
-  gate.open();
-  EXPECT_ACL(aclrtDeviceTaskAbort(0, 0));
-  waiter.join();
-  EXPECT_EQ(waited, ACL_ERROR_RT_DEVICE_TASK_ABORT) << code_text(waited);
-  EXPECT_FALSE(behind.is_set());
-  EXPECT_FALSE(waiting.is_set());
-  EXPECT_TRUE(signal_when_run(first).within(1s)) << "the stream is of no use after an abort";
-  EXPECT_ACL(aclrtSynchronizeDevice());
+    Flag in_call;
+    aclError waited = ACL_SUCCESS;
+    std::thread waiter([&] {
+      EXPECT_ACL(aclrtSetCurrentContext(context));
+      in_call.set();
+      waited = aclrtSynchronizeStream(first);
+    });
+    EXPECT_TRUE(in_call.within(kPatience));
+    std::this_thread::sleep_for(pause);
+    EXPECT_REFUSED(aclrtDeviceTaskAbort(0, 10)) << "the running task has not ended";
+    gate.open();
+    EXPECT_ACL(aclrtDeviceTaskAbort(0, 0));
+    waiter.join();
+    EXPECT_TRUE(waited == ACL_SUCCESS || waited == ACL_ERROR_RT_DEVICE_TASK_ABORT) << code_text(waited);
+    EXPECT_FALSE(behind.is_set());
+    EXPECT_FALSE(waiting.is_set());
+    EXPECT_TRUE(signal_when_run(first).within(kPatience)) << "the stream is of no use after an abort";
+    EXPECT_ACL(aclrtSynchronizeDevice());
+    pause *= 2;
+    return HasFailure() || waited == ACL_ERROR_RT_DEVICE_TASK_ABORT;
+  })) << "who waited was not told";
 }
 
 // --- what a device says about itself ------------------------------------------------------------------------------------

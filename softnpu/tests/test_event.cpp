@@ -28,7 +28,7 @@ TEST_F(EventTest, IsPendingWhileTheLastTaskBeforeItStillRuns) {
   Event event = make_event();
   Gate gate(stream);
   ASSERT_ACL(aclrtRecordEvent(event, stream));
-  ASSERT_TRUE(gate.entered().within(1s));
+  ASSERT_TRUE(gate.entered().within(kPatience));
 
   auto status = ACL_STREAM_STATUS_COMPLETE;
   ASSERT_ACL(aclrtStreamQuery(stream, &status));
@@ -53,7 +53,7 @@ TEST_F(EventTest, WaiterKeepsTheRecordThatWasNewestWhenItCalledWait) {
 
   EXPECT_FALSE(passed.within(20ms)) << "the waiter did not wait at all";
   first.open();
-  EXPECT_TRUE(passed.within(1s)) << "the waiter followed the later record";
+  EXPECT_TRUE(passed.within(kPatience)) << "the waiter followed the later record";
 }
 
 TEST_F(EventTest, RecordedTwiceIsReachedWithTheSecondRecordOnly) {
@@ -65,7 +65,7 @@ TEST_F(EventTest, RecordedTwiceIsReachedWithTheSecondRecordOnly) {
   ASSERT_ACL(aclrtRecordEvent(event, stream));
 
   first.open();
-  ASSERT_TRUE(second.entered().within(1s));
+  ASSERT_TRUE(second.entered().within(kPatience));
   EXPECT_EQ(query(event), kPending) << "the first record completed the event";
   second.open();
   ASSERT_ACL(aclrtSynchronizeEvent(event));
@@ -93,7 +93,7 @@ TEST_F(EventTest, NeverRecordedCountsAsReached) {
   EXPECT_EQ(query(event), kReached);
   EXPECT_ACL(aclrtSynchronizeEvent(event));
   EXPECT_ACL(aclrtStreamWaitEvent(stream, event));
-  EXPECT_TRUE(signal_when_run(stream).within(1s));
+  EXPECT_TRUE(signal_when_run(stream).within(kPatience));
 }
 
 TEST_F(EventTest, RecordedOnAnIdleStreamIsReached) {
@@ -113,7 +113,7 @@ TEST_F(EventTest, WaitHoldsTheStreamButNotTheCaller) {
   Flag passed = signal_when_run(consumer);
   EXPECT_FALSE(passed.within(20ms)) << "the consumer ran before the producer";
   gate.open();
-  EXPECT_TRUE(passed.within(1s));
+  EXPECT_TRUE(passed.within(kPatience));
 }
 
 TEST_F(EventTest, WaitCoversWorkBeforeTheRecordOnly) {
@@ -122,7 +122,7 @@ TEST_F(EventTest, WaitCoversWorkBeforeTheRecordOnly) {
   ASSERT_ACL(aclrtRecordEvent(event, producer));
   Gate gate(producer);
   ASSERT_ACL(aclrtStreamWaitEvent(consumer, event));
-  EXPECT_TRUE(signal_when_run(consumer).within(1s)) << "the consumer waited for work behind the record";
+  EXPECT_TRUE(signal_when_run(consumer).within(kPatience)) << "the consumer waited for work behind the record";
 }
 
 TEST_F(EventTest, WaitOnTheRecordingStreamItselfDoesNotHang) {
@@ -133,7 +133,7 @@ TEST_F(EventTest, WaitOnTheRecordingStreamItselfDoesNotHang) {
   ASSERT_ACL(aclrtStreamWaitEvent(stream, event));
   Flag passed = signal_when_run(stream);
   gate.open();
-  EXPECT_TRUE(passed.within(1s));
+  EXPECT_TRUE(passed.within(kPatience));
 }
 
 TEST_F(EventTest, WaitsChainThroughStreams) {
@@ -147,7 +147,7 @@ TEST_F(EventTest, WaitsChainThroughStreams) {
   Flag passed = signal_when_run(third);
   EXPECT_FALSE(passed.within(20ms));
   gate.open();
-  EXPECT_TRUE(passed.within(1s));
+  EXPECT_TRUE(passed.within(kPatience));
   EXPECT_ACL(aclrtSynchronizeStream(third));
 }
 
@@ -166,7 +166,7 @@ TEST_F(EventTest, NullStreamIsTheDefaultStream) {
   Flag passed = signal_when_run(nullptr);
   EXPECT_FALSE(passed.within(20ms)) << "the default stream did not wait";
   other_gate.open();
-  EXPECT_TRUE(passed.within(1s));
+  EXPECT_TRUE(passed.within(kPatience));
 }
 
 TEST_F(EventTest, MayBeDestroyedBeforeItIsReached) {
@@ -179,7 +179,7 @@ TEST_F(EventTest, MayBeDestroyedBeforeItIsReached) {
   Flag passed = signal_when_run(consumer);
   EXPECT_FALSE(passed.within(20ms)) << "destroying the event let its waiter go";
   gate.open();
-  EXPECT_TRUE(passed.within(1s)) << "destroying the event lost its waiter";
+  EXPECT_TRUE(passed.within(kPatience)) << "destroying the event lost its waiter";
 }
 
 TEST_F(EventTest, OutlivesTheStreamItWasRecordedOn) {
@@ -194,7 +194,7 @@ TEST_F(EventTest, OutlivesTheStreamItWasRecordedOn) {
   Stream heir = make_stream();  // may live in the same place
   Gate gate(heir);
   EXPECT_EQ(query(event), kReached) << "work of a new stream makes an old event pending";
-  EXPECT_ACL(aclrtSynchronizeEventWithTimeout(event, 100));
+  EXPECT_ACL(aclrtSynchronizeEventWithTimeout(event, kPatienceMs));
 }
 
 TEST_F(EventTest, SynchronizeWithTimeoutLeavesTheMarkPending) {
@@ -206,7 +206,7 @@ TEST_F(EventTest, SynchronizeWithTimeoutLeavesTheMarkPending) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, aclrtSynchronizeEventWithTimeout(event, 0));
   EXPECT_EQ(query(event), kPending);
   gate.open();
-  EXPECT_ACL(aclrtSynchronizeEventWithTimeout(event, 5000));
+  EXPECT_ACL(aclrtSynchronizeEventWithTimeout(event, kPatienceMs));
   EXPECT_ACL(aclrtSynchronizeEventWithTimeout(event, -1));
   EXPECT_ACL(aclrtSynchronizeEventWithTimeout(event, 0));
 }
@@ -333,7 +333,7 @@ TEST_F(EventTest, ResetForgetsTheMarkButNotThoseWhoWait) {
   ASSERT_ACL(aclrtResetEvent(event, consumer));
   EXPECT_FALSE(passed.within(20ms)) << "reset let a waiter go";
   gate.open();
-  EXPECT_TRUE(passed.within(1s));
+  EXPECT_TRUE(passed.within(kPatience));
   EXPECT_ACL(aclrtSynchronizeDevice());
   EXPECT_ACL(aclrtRecordEvent(event, producer));
   EXPECT_ACL(aclrtSynchronizeEvent(event));
@@ -414,24 +414,36 @@ TEST_F(EventTest, LiveEventsHaveDifferentNumbers) {
 class EventTimeTest : public AclFixture {
  protected:
   static constexpr uint32_t kTimed = ACL_EVENT_TIME_LINE | ACL_EVENT_SYNC;
+
+  // The time since it was made.
+  class Stopwatch {
+   public:
+    double milliseconds() const { return std::chrono::duration<double, std::milli>(Clock::now() - begin_).count(); }
+
+   private:
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point begin_ = Clock::now();
+  };
 };
 
 TEST_F(EventTimeTest, ElapsedIsTheTimeBetweenTheMarksInMilliseconds) {
   Stream stream = make_stream();
   Event start = make_event(kTimed), end = make_event(kTimed);
+  const Stopwatch watch;
   ASSERT_ACL(aclrtRecordEvent(start, stream));
   ASSERT_ACL(run_on(stream, [] { std::this_thread::sleep_for(30ms); }));
   ASSERT_ACL(aclrtRecordEvent(end, stream));
   ASSERT_ACL(aclrtSynchronizeEvent(end));
   float elapsed = -1;
   ASSERT_ACL(aclrtEventElapsedTime(&elapsed, start, end));
-  EXPECT_GE(elapsed, 29.0f);
-  EXPECT_LT(elapsed, 5000.0f);
+  EXPECT_GE(elapsed, 29.0);
+  EXPECT_LE(elapsed, watch.milliseconds() + 1);
 }
 
 TEST_F(EventTimeTest, TimestampIsInMicrosecondsAndGrows) {
   Stream stream = make_stream();
   Event start = make_event(kTimed), end = make_event(kTimed);
+  const Stopwatch watch;
   ASSERT_ACL(aclrtRecordEvent(start, stream));
   ASSERT_ACL(run_on(stream, [] { std::this_thread::sleep_for(30ms); }));
   ASSERT_ACL(aclrtRecordEvent(end, stream));
@@ -440,7 +452,7 @@ TEST_F(EventTimeTest, TimestampIsInMicrosecondsAndGrows) {
   ASSERT_ACL(aclrtEventGetTimestamp(start, &first));
   ASSERT_ACL(aclrtEventGetTimestamp(end, &second));
   EXPECT_GE(second - first, 29'000u);
-  EXPECT_LT(second - first, 5'000'000u);
+  EXPECT_LE(double(second - first), 1000 * (watch.milliseconds() + 1));
 }
 
 TEST_F(EventTimeTest, TimeIsThatOfTheNewestRecord) {
@@ -505,9 +517,9 @@ TEST_F(EventTest, OpWaitTimeoutEndsAWaitOnTheDevice) {
   const aclError waiting = aclrtStreamWaitEvent(consumer, event);
   ASSERT_ACL(aclrtSetOpWaitTimeout(0));
   ASSERT_ACL(waiting);
-  EXPECT_ACL_ERROR(ACL_ERROR_RT_WAIT_TIMEOUT, aclrtSynchronizeStreamWithTimeout(consumer, 5000));
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_WAIT_TIMEOUT, aclrtSynchronizeStreamWithTimeout(consumer, kPatienceMs));
   EXPECT_RECENT_ERROR("aclrtStreamWaitEvent");
-  EXPECT_TRUE(signal_when_run(consumer).within(1s)) << "the stream is of no use after a time-out";
+  EXPECT_TRUE(signal_when_run(consumer).within(kPatience)) << "the stream is of no use after a time-out";
 }
 
 TEST_F(EventTest, ExecuteTimeoutIsReportedBack) {
@@ -545,7 +557,7 @@ class ValueTest : public AclFixture {
     Flag passed = signal_when_run(stream);
     EXPECT_FALSE(passed.within(10ms)) << "did not wait";
     ASSERT_ACL(aclrtValueWrite(buffer_, after, 0, writer));
-    EXPECT_TRUE(passed.within(1s)) << "did not go on";
+    EXPECT_TRUE(passed.within(kPatience)) << "did not go on";
   }
 
   DeviceBuffer buffer_;
@@ -599,7 +611,7 @@ TEST_F(EventTest, HostCallbackMustNotWaitForAnEvent) {
     code = aclrtSynchronizeEventWithTimeout(event, 100);
     done.set();
   }));
-  ASSERT_TRUE(done.within(2s));
+  ASSERT_TRUE(done.within(kPatience));
   EXPECT_EQ(code, ACL_ERROR_RT_FEATURE_NOT_SUPPORT) << code_text(code);
 }
 

@@ -118,7 +118,7 @@ class ChildGuard : public AclFixture {
                                    },
                                .name = "planted",
                                .cost = cost}));
-    EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 10'000));  // a wait with a limit does not help
+    EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));  // a wait with a limit does not help
   }
 };
 

@@ -71,7 +71,7 @@ TEST_F(FillTest, AStreamWaitsForAValue) {
     Flag passed = signal_when_run(waiter);
     EXPECT_FALSE(passed.within(20ms)) << "flag " << one.flag;
     ASSERT_ACL(aclrtValueWrite(word, one.after, 0, writer));
-    EXPECT_TRUE(passed.within(5s)) << "flag " << one.flag;
+    EXPECT_TRUE(passed.within(kPatience)) << "flag " << one.flag;
     uint64_t value = 0;
     EXPECT_ACL(aclrtMemcpy(&value, 8, word, 8, ACL_MEMCPY_DEVICE_TO_HOST));
     EXPECT_EQ(value, one.after);

@@ -219,7 +219,7 @@ TEST_F(HandleTest, GarbageIsRefused) {
     for (const Call& call : event_calls()) EXPECT_REFUSED(call.call(handle)) << call.name;
     for (const Call& call : context_calls()) EXPECT_REFUSED(call.call(handle)) << call.name;
   }
-  EXPECT_TRUE(signal_when_run(stream).within(1s)) << "a call with garbage hurt a stream";
+  EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "a call with garbage hurt a stream";
   EXPECT_ACL(aclrtRecordEvent(event, stream));
 }
 
@@ -232,7 +232,7 @@ TEST_F(HandleTest, StreamOfAnotherContextIsRefusedByAll) {
     expect_refused(stream_calls(), stream, ACL_ERROR_RT_STREAM_CONTEXT, "context");
   }
   ASSERT_ACL(aclrtSetCurrentContext(primary));
-  EXPECT_TRUE(signal_when_run(stream).within(1s));
+  EXPECT_TRUE(signal_when_run(stream).within(kPatience));
 }
 
 TEST_F(HandleTest, LiveHandlesDiffer) {

@@ -192,7 +192,7 @@ TEST_F(ChildProcess, FinalizeDropsEverything) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_INVALID_HANDLE, aclrtSetCurrentContext(context));
   EXPECT_REFUSED(aclrtFree(memory));
   Stream again = make_stream();
-  EXPECT_TRUE(signal_when_run(again).within(1s));
+  EXPECT_TRUE(signal_when_run(again).within(kPatience));
 }
 
 TEST_F(ChildProcess, FinalizeAndInitManyTimes) {
@@ -201,7 +201,7 @@ TEST_F(ChildProcess, FinalizeAndInitManyTimes) {
     ASSERT_ACL(aclInit(nullptr));
     ASSERT_ACL(aclrtSetDevice(0));
     Stream stream = make_stream();
-    ASSERT_TRUE(signal_when_run(stream).within(1s));
+    ASSERT_TRUE(signal_when_run(stream).within(kPatience));
     if (round % 2 == 0) {
       ASSERT_ACL(aclrtDestroyStream(stream.release()));
     }
@@ -231,17 +231,17 @@ TEST_F(ChildProcess, FinalizeWithPendingWork) {
   ASSERT_ACL(aclrtSetDevice(0));
   Stream stream = make_stream();
   auto ran = std::make_shared<std::atomic<int>>(0);
-  for (int count = 0; count < 500; ++count) {
+  constexpr int kTasks = 1000;
+  for (int count = 0; count < kTasks; ++count) {
     ASSERT_ACL(run_on(stream, [ran] {
-      std::this_thread::sleep_for(1ms);
+      std::this_thread::sleep_for(20ms);
       ++*ran;
     }));
   }
-  const auto begin = std::chrono::steady_clock::now();
   ASSERT_ACL(aclFinalize());
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 400ms) << "pending work was not dropped";
+  EXPECT_LT(*ran, kTasks) << "pending work was not dropped";
   const int at_end = *ran;
-  std::this_thread::sleep_for(10ms);
+  std::this_thread::sleep_for(50ms);
   EXPECT_EQ(*ran, at_end) << "work ran after the end";
   static_cast<void>(stream.release());
 }
@@ -283,7 +283,7 @@ class ForkTest : public AclFixture {};
 
 TEST_F(ForkTest, ChildOfAUserIsRefusedAndToldToSpawn) {
   Stream stream = make_stream();
-  ASSERT_TRUE(signal_when_run(stream).within(1s));
+  ASSERT_TRUE(signal_when_run(stream).within(kPatience));
   DeviceBuffer buffer = make_device_buffer(64);
   aclrtStream handle = stream;
   void* memory = buffer;
@@ -299,16 +299,16 @@ TEST_F(ForkTest, ChildOfAUserIsRefusedAndToldToSpawn) {
               return 0;
             }),
             0);
-  EXPECT_TRUE(signal_when_run(stream).within(1s)) << "the child's calls hurt its parent";
+  EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "the child's calls hurt its parent";
 }
 
 TEST_F(ForkTest, ChildOfAUserMayExit) {
   Stream stream = make_stream();
   Gate gate(stream);
-  ASSERT_TRUE(gate.entered().within(1s));
+  ASSERT_TRUE(gate.entered().within(kPatience));
   const pid_t pid = fork();
   if (pid == 0) {
-    alarm(10);
+    alarm(60);
     std::quick_exit(0);
   }
   int status = -1;
@@ -339,7 +339,7 @@ TEST_F(ChildFork, ExitHandlers) {
   ASSERT_ACL(aclrtSynchronizeStream(stream));
   const pid_t pid = fork();
   if (pid == 0) {
-    alarm(10);
+    alarm(60);
     std::exit(0);  // with the handlers of all libraries
   }
   int status = -1;
@@ -355,7 +355,7 @@ TEST(ProcessTest, ChildForkedAfterUseExitsAtOnce) {
 
 // --- the end of the process ---------------------------------------------------------------------------------------------
 
-// exit() leaves without unwinding: no gate opens, no handle is given back.
+// exit() leaves without unwinding: no gate opens, no handle is given back. What is pending would last longer than kPatience.
 class ChildExit : public AclFixture {
  protected:
   [[noreturn]] static void leave() { std::exit(HasFailure() ? 1 : 0); }
@@ -363,14 +363,14 @@ class ChildExit : public AclFixture {
 
 TEST_F(ChildExit, Pending) {
   Stream stream = make_stream();
-  for (int count = 0; count < 1000; ++count) EXPECT_ACL(run_on(stream, [] { std::this_thread::sleep_for(10ms); }));
+  for (int count = 0; count < 1000; ++count) EXPECT_ACL(run_on(stream, [] { std::this_thread::sleep_for(100ms); }));
   leave();
 }
 
 TEST_F(ChildExit, HeldCallback) {
   Stream stream = make_stream();
   Gate gate(stream);
-  EXPECT_TRUE(gate.entered().within(1s));
+  EXPECT_TRUE(gate.entered().within(kPatience));
   leave();
 }
 
@@ -388,14 +388,14 @@ TEST_F(ChildExit, WaitingThread) {
   aclrtContext context = nullptr;
   EXPECT_ACL(aclrtGetCurrentContext(&context));
   Gate gate(stream);
-  EXPECT_TRUE(gate.entered().within(1s));
+  EXPECT_TRUE(gate.entered().within(kPatience));
   Flag waiting;
   std::thread([context, waiting, handle = stream.get()] {
     aclrtSetCurrentContext(context);
     waiting.set();
     aclrtSynchronizeStream(handle);
   }).detach();
-  EXPECT_TRUE(waiting.within(1s));
+  EXPECT_TRUE(waiting.within(kPatience));
   leave();
 }
 
@@ -430,9 +430,7 @@ TEST_F(ChildExit, AfterFinalize) {
 TEST(ProcessTest, ExitDoesNotWaitForPendingWork) {
   for (const char* name :
        {"Pending", "HeldCallback", "HeldByAnEvent", "WaitingThread", "FailedTask", "CallsFromExitHandlers", "AfterFinalize"}) {
-    const auto begin = std::chrono::steady_clock::now();
-    EXPECT_CHILD_PASSES(std::string("ChildExit.") + name);
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s) << name;
+    EXPECT_CHILD_PASSES(std::string("ChildExit.") + name, {}, kPatience);
   }
 }
 

@@ -164,7 +164,7 @@ TEST_F(ChildLaunch, RunsInTheLaunchingCall) {
 TEST_F(ChildLaunch, ReturnsBeforeTheTask) {
   Flag opened;
   bool in_time = false;
-  ASSERT_ACL(launch(nullptr, {.run = [&, opened](char*) { return in_time = opened.within(5s), ACL_SUCCESS; },
+  ASSERT_ACL(launch(nullptr, {.run = [&, opened](char*) { return in_time = opened.within(kPatience), ACL_SUCCESS; },
                               .cost = Task::kSmallCost,
                               .flags = SOFTNPU_TASK_ON_WORKER}));
   opened.set();
@@ -175,8 +175,8 @@ TEST_F(ChildLaunch, ReturnsBeforeTheTask) {
 TEST_F(ChildLaunch, OfASmallTaskReturnsBeforeIt) {
   Flag opened;
   bool in_time = false;
-  ASSERT_ACL(launch(nullptr,
-                    {.run = [&, opened](char*) { return in_time = opened.within(5s), ACL_SUCCESS; }, .cost = Task::kSmallCost}));
+  ASSERT_ACL(launch(nullptr, {.run = [&, opened](char*) { return in_time = opened.within(kPatience), ACL_SUCCESS; },
+                              .cost = Task::kSmallCost}));
   opened.set();
   ASSERT_ACL(aclrtSynchronizeStream(nullptr));
   EXPECT_TRUE(in_time);

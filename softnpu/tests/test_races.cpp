@@ -243,7 +243,7 @@ TEST_F(ChildRaces, WhatTheHostWaitedForIsOver) {
   const Event event = make_event();
   const std::function<void()> waits[] = {
       [&] { EXPECT_ACL(aclrtSynchronizeStream(first)); },
-      [&] { EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(first, 5000)); },
+      [&] { EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(first, kPatienceMs)); },
       [&] { EXPECT_ACL(aclrtSynchronizeDevice()); },
       [&] {
         EXPECT_ACL(aclrtRecordEvent(event, first));
@@ -276,7 +276,7 @@ TEST_F(ChildRaces, WhatTheHostWaitedForIsOver) {
 
 TEST_F(ChildRaces, WhatAHostFunctionSawIsOver) {
   write(first);
-  ASSERT_TRUE(signal_when_run(first).within(5s));
+  ASSERT_TRUE(signal_when_run(first).within(kPatience));
   write(second);
   EXPECT_EQ(reports(), "");
 }
@@ -420,7 +420,7 @@ TEST_F(ChildRaces, StreamsThatComeAndGoAreNone) {
 TEST_F(ChildRaces, WhatAnAbortThrewAwayIsNone) {
   {
     const Gate gate(first);
-    ASSERT_TRUE(gate.entered().within(5s));
+    ASSERT_TRUE(gate.entered().within(kPatience));
     write(first);
     gate.open();
     ASSERT_ACL(aclrtStreamAbort(first));

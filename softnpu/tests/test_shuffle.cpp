@@ -86,14 +86,14 @@ TEST_F(ChildShuffle, AFullStreamMakesRoom) {
 TEST_F(ChildShuffle, AWaitWithALimitMakesProgress) {
   Stream stream = make_stream();
   note(stream, 0);
-  EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 5000));
+  EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));
 }
 
 TEST_F(ChildShuffle, AProgramThatNeverWaitsMakesProgress) {
   Stream stream = make_stream();
   std::atomic<bool> ran = false;
   ASSERT_ACL(launch(stream, {.run = [&](char*) { return ran = true, ACL_SUCCESS; }}));
-  EXPECT_TRUE(eventually([&] { return ran.load(); }, 10s));
+  EXPECT_TRUE(eventually([&] { return ran.load(); }));
 }
 
 TEST_F(ChildShuffle, CallbacksRunOnTheirOwnThread) {

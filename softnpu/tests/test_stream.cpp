@@ -32,7 +32,7 @@ TEST_F(StreamTest, RunsWorkInTheOrderItWasGiven) {
 TEST_F(StreamTest, DifferentStreamsAreIndependent) {
   Stream held = make_stream(), other = make_stream();
   Gate gate(held);
-  EXPECT_TRUE(signal_when_run(other).within(1s));
+  EXPECT_TRUE(signal_when_run(other).within(kPatience));
   EXPECT_ACL(aclrtSynchronizeStream(other));
   EXPECT_EQ(query(held), ACL_STREAM_STATUS_NOT_READY);
 }
@@ -58,7 +58,7 @@ TEST_F(StreamTest, EveryFlagAndPriorityMakesAStream) {
                                ACL_STREAM_PERSISTENT, ACL_STREAM_HUGE}) {
     SCOPED_TRACE("flags " + std::to_string(flags));
     Stream stream = make_stream(0, flags);
-    EXPECT_TRUE(signal_when_run(stream).within(1s));
+    EXPECT_TRUE(signal_when_run(stream).within(kPatience));
   }
   for (uint32_t priority = 0; priority <= 7; ++priority) {
     SCOPED_TRACE("priority " + std::to_string(priority));
@@ -69,7 +69,7 @@ TEST_F(StreamTest, EveryFlagAndPriorityMakesAStream) {
   }
   aclrtStream plain = nullptr;
   ASSERT_ACL(aclrtCreateStream(&plain));
-  EXPECT_TRUE(signal_when_run(Stream(plain)).within(1s));
+  EXPECT_TRUE(signal_when_run(Stream(plain)).within(kPatience));
 }
 
 TEST_F(StreamTest, UnknownFlagsAndPrioritiesAreRefused) {
@@ -136,7 +136,7 @@ TEST_F(StreamTest, SynchronizeWithTimeoutGivesUpAndTheWorkGoesOn) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, aclrtSynchronizeStreamWithTimeout(stream, 10));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, aclrtSynchronizeStreamWithTimeout(stream, 0));
   gate.open();
-  EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 5000));
+  EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));
   EXPECT_TRUE(reached.is_set());
   EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, -1));
   EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 0));
@@ -185,7 +185,7 @@ TEST_F(StreamTest, HostCallbackMustNotWaitForTheDevice) {
     codes.push_back(aclrtStreamAbort(stream));
     message = recent_error();
   }));
-  ASSERT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 5000));
+  ASSERT_ACL(aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));
   ASSERT_EQ(codes.size(), 7u);
   EXPECT_EQ(codes[0], ACL_SUCCESS);
   for (size_t call = 1; call < codes.size(); ++call) {
@@ -213,11 +213,10 @@ TEST_F(StreamTest, DestroyForceDropsPendingWorkAndDoesNotWait) {
   Stream stream = make_stream();
   Gate gate(stream);
   Flag pending = signal_when_run(stream);
-  ASSERT_TRUE(gate.entered().within(1s));
-  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(gate.entered().within(kPatience));
   aclrtStream handle = stream.release();
   ASSERT_ACL(aclrtDestroyStreamForce(handle));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
+  EXPECT_FALSE(gate.left().is_set()) << "it waited for the running task";
   EXPECT_ACL_ERROR(ACL_ERROR_RT_INVALID_HANDLE, aclrtSynchronizeStream(handle));
   gate.open();
   EXPECT_FALSE(pending.within(20ms)) << "dropped work ran";
@@ -226,11 +225,11 @@ TEST_F(StreamTest, DestroyForceDropsPendingWorkAndDoesNotWait) {
 TEST_F(StreamTest, StreamsCanBeMadeWhileADestroyedOneStillRuns) {
   Stream stream = make_stream();
   Gate gate(stream);
-  ASSERT_TRUE(gate.entered().within(1s));
+  ASSERT_TRUE(gate.entered().within(kPatience));
   ASSERT_ACL(aclrtDestroyStreamForce(stream.release()));
   std::vector<Stream> others;
   for (int count = 0; count < 4; ++count) others.push_back(make_stream());
-  for (const Stream& other : others) EXPECT_TRUE(signal_when_run(other).within(1s)) << "work waits for a destroyed stream";
+  for (const Stream& other : others) EXPECT_TRUE(signal_when_run(other).within(kPatience)) << "work waits for a destroyed stream";
 }
 
 TEST_F(StreamTest, DestroyReturnsAFailureThatNobodyTookAndDestroysAllTheSame) {
@@ -248,14 +247,14 @@ TEST_F(StreamTest, DestroyingOneStreamWakesThoseWhoWaitForItsEvents) {
   Stream producer = make_stream(), consumer = make_stream();
   Event event = make_event();
   Gate gate(producer);
-  ASSERT_TRUE(gate.entered().within(1s));
+  ASSERT_TRUE(gate.entered().within(kPatience));
   ASSERT_ACL(run_on(producer, [] {}));
   ASSERT_ACL(aclrtRecordEvent(event, producer));
   ASSERT_ACL(aclrtStreamWaitEvent(consumer, event));
   Flag passed = signal_when_run(consumer);
   ASSERT_ACL(aclrtDestroyStreamForce(producer.release()));
   gate.open();
-  EXPECT_TRUE(passed.within(1s)) << "the consumer waits for work that was dropped";
+  EXPECT_TRUE(passed.within(kPatience)) << "the consumer waits for work that was dropped";
 }
 
 TEST_F(StreamTest, OfSeveralThreadsThatDestroyOneStreamOneWins) {
@@ -278,36 +277,42 @@ TEST_F(StreamTest, OfSeveralThreadsThatDestroyOneStreamOneWins) {
 
 // --- abort --------------------------------------------------------------------------------------------------------------
 
+// Nobody sees from outside whether the waiter is in its call yet and the abort comes before the gate opens: rounds are tried,
+// with more and more time for both, until one of them was like that.
 TEST_F(StreamTest, AbortDropsPendingWorkAndTellsThoseWhoWait) {
-  Stream stream = make_stream();
-  Gate gate(stream);
-  Flag pending = signal_when_run(stream);
-  ASSERT_TRUE(gate.entered().within(1s));
   aclrtContext context = nullptr;
   ASSERT_ACL(aclrtGetCurrentContext(&context));
-
-  Flag waiting;
-  aclError waited = ACL_SUCCESS, aborted = ACL_ERROR_FAILURE;
-  std::thread waiter([&] {
-    EXPECT_ACL(aclrtSetCurrentContext(context));
-    waiting.set();
-    waited = aclrtSynchronizeStream(stream);
-  });
-  ASSERT_TRUE(waiting.within(1s));
-  std::this_thread::sleep_for(50ms);  // from the flag into the call
-  std::thread aborter([&] {
-    EXPECT_ACL(aclrtSetCurrentContext(context));
-    aborted = aclrtStreamAbort(stream);
-  });
-  std::this_thread::sleep_for(20ms);  // a late abort would drop nothing
-  gate.open();
-  aborter.join();
-  waiter.join();
-  EXPECT_EQ(aborted, ACL_SUCCESS) << code_text(aborted);
-  EXPECT_EQ(waited, ACL_ERROR_RT_STREAM_ABORT) << code_text(waited);
-  EXPECT_FALSE(pending.is_set()) << "aborted work ran";
-  EXPECT_TRUE(signal_when_run(stream).within(1s)) << "the stream is of no use after an abort";
-  EXPECT_ACL(aclrtSynchronizeStream(stream));
+  milliseconds pause = 10ms;
+  EXPECT_TRUE(eventually([&] {
+    Stream stream = make_stream();
+    Gate gate(stream);
+    Flag pending = signal_when_run(stream);
+    EXPECT_TRUE(gate.entered().within(kPatience));
+    Flag waiting;
+    aclError waited = ACL_SUCCESS, aborted = ACL_ERROR_FAILURE;
+    std::thread waiter([&] {
+      EXPECT_ACL(aclrtSetCurrentContext(context));
+      waiting.set();
+      waited = aclrtSynchronizeStream(stream);
+    });
+    EXPECT_TRUE(waiting.within(kPatience));
+    std::this_thread::sleep_for(pause);
+    std::thread aborter([&] {
+      EXPECT_ACL(aclrtSetCurrentContext(context));
+      aborted = aclrtStreamAbort(stream);
+    });
+    std::this_thread::sleep_for(pause);
+    gate.open();
+    aborter.join();
+    waiter.join();
+    EXPECT_EQ(aborted, ACL_SUCCESS) << code_text(aborted);
+    EXPECT_TRUE(waited == ACL_SUCCESS || waited == ACL_ERROR_RT_STREAM_ABORT) << code_text(waited);
+    const bool was_dropped = !pending.is_set();
+    EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "the stream is of no use after an abort";
+    EXPECT_ACL(aclrtSynchronizeStream(stream));
+    pause *= 2;
+    return HasFailure() || (was_dropped && waited == ACL_ERROR_RT_STREAM_ABORT);
+  })) << "aborted work ran, or who waited for it was not told";
 }
 
 TEST_F(StreamTest, AbortEndsAWaitForAnEvent) {
@@ -327,7 +332,7 @@ TEST_F(StreamTest, AbortOfAnIdleStreamDoesNothing) {
   EXPECT_ACL(aclrtStreamAbort(stream));
   EXPECT_ACL(aclrtStreamAbort(nullptr));
   EXPECT_ACL(aclrtSynchronizeStream(stream));
-  EXPECT_TRUE(signal_when_run(stream).within(1s));
+  EXPECT_TRUE(signal_when_run(stream).within(kPatience));
 }
 
 // --- attributes ---------------------------------------------------------------------------------------------------------

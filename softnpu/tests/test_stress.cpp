@@ -234,7 +234,7 @@ class Worker {
             stream, [](void* count) { ++*static_cast<std::atomic<uint64_t>*>(count); }, &callbacks_));
         return;
       case 2:
-        EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 20'000));
+        EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));
         return;
       default:
         while (!checks_.empty() && below(4) != 0) verify_oldest();
@@ -278,12 +278,12 @@ TEST_F(StressTest, ManyStreamsKeepEveryPromise) {
     });
   }
   std::this_thread::sleep_for(std::chrono::seconds(seconds));
+  EXPECT_TRUE(eventually([&] { return shared.steps > 100 || HasFailure(); }));
   shared.stop = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_ACL(aclrtSynchronizeDevice());
   verify_parcels(shared);
   std::printf("%lu steps\n", shared.steps.load());
-  EXPECT_GT(shared.steps, 100u);
 }
 
 }  // namespace

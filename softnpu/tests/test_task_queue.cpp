@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
 #include "testing/acl_fixture.h"
@@ -51,7 +52,7 @@ TEST_F(TaskQueueTest, SmallTaskOnAnIdleStreamRunsInTheLaunchingCall) {
 TEST_F(TaskQueueTest, LargeTaskIsQueued) {
   Stream stream = make_stream();
   Flag open;
-  ASSERT_ACL(launch(stream, {.run = [open](char*) { return open.within(5s) ? ACL_SUCCESS : ACL_ERROR_FAILURE; }}));
+  ASSERT_ACL(launch(stream, {.run = [open](char*) { return open.within(kPatience) ? ACL_SUCCESS : ACL_ERROR_FAILURE; }}));
   open.set();  // a launch that ran the task itself would have failed
   EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
@@ -68,7 +69,7 @@ TEST_F(TaskQueueTest, SmallTaskBehindPendingWorkWaitsForItsTurn) {
                              .cost = Task::kSmallCost}));
   EXPECT_FALSE(ran.is_set()) << "a small task overtook pending work";
   gate.open();
-  EXPECT_TRUE(ran.within(1s));
+  EXPECT_TRUE(ran.within(kPatience));
 }
 
 TEST_F(TaskQueueTest, TaskForTheWorkerDoesNotRunInTheLaunchingCall) {
@@ -85,11 +86,14 @@ TEST_F(TaskQueueTest, TaskForTheWorkerDoesNotRunInTheLaunchingCall) {
   EXPECT_NE(ran_on, std::this_thread::get_id());
 }
 
-// The worker and the waiting thread race for each task, so that a single round proves nothing.
+constexpr uint64_t kMediumCost = 50'000;  // is queued, and done in a millisecond
+
+// The worker and the waiting thread race for each task, so that a single round proves nothing. The worker of a new stream has to
+// be started first, so that either may win.
 TEST_F(TaskQueueTest, ThreadThatWaitsWithoutLimitHelps) {
-  Stream stream = make_stream();
   int helped = 0;
   for (int round = 0; round < 500 && helped == 0; ++round) {
+    Stream stream = make_stream();
     std::thread::id ran_on;
     for (int count = 0; count < 8; ++count) {
       ASSERT_ACL(launch(stream, {.run = [&](char*) {
@@ -107,11 +111,10 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitHelpsWithWhatEndsInTime) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the worker is always first there";
 #endif
-  constexpr uint64_t kMediumCost = 50'000;  // is queued, and done in a millisecond
   for (const uint64_t cost : {Task::kSmallCost, kMediumCost}) {
-    Stream stream = make_stream();
     int helped = 0;
     for (int round = 0; round < 500 && helped == 0; ++round) {
+      Stream stream = make_stream();
       std::atomic<std::thread::id> ran_on{};
       ASSERT_ACL(launch(stream, {.run = succeed, .cost = kMediumCost}));
       for (int count = 0; count < 8; ++count) {
@@ -123,7 +126,7 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitHelpsWithWhatEndsInTime) {
                                    .cost = cost}));
       }
       const bool was_idle = ran_on.load() != std::thread::id();
-      ASSERT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 5000));
+      ASSERT_ACL(aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));
       helped += !was_idle && ran_on.load() == std::this_thread::get_id();
     }
     EXPECT_GT(helped, 0) << "the waiting thread never ran a task of cost " << cost;
@@ -131,24 +134,30 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitHelpsWithWhatEndsInTime) {
 }
 
 TEST_F(TaskQueueTest, HelpingEndsWithTheLimit) {
-  Stream stream = make_stream();
-  constexpr int kTasks = 500;
-  std::atomic<int> ran{0};
-  Gate gate(stream);
-  for (int count = 0; count < kTasks; ++count) {
-    ASSERT_ACL(launch(stream, {.run =
-                                   [&](char*) {
-                                     std::this_thread::sleep_for(1ms);
-                                     ++ran;
-                                     return ACL_SUCCESS;
-                                   },
-                               .cost = Task::kSmallCost}));
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the worker is always first there";
+#endif
+  constexpr int kTasks = 50;
+  int helped = 0;
+  for (int round = 0; round < 100 && helped == 0; ++round) {
+    Stream stream = make_stream();
+    std::atomic<int> ran{0}, ran_here{0};
+    const auto task = [&, here = std::this_thread::get_id()](char*) {
+      std::this_thread::sleep_for(1ms);
+      ++ran;
+      ran_here += std::this_thread::get_id() == here;
+      return ACL_SUCCESS;
+    };
+    for (int count = 0; count < kTasks; ++count) ASSERT_ACL(launch(stream, {.run = task, .cost = kMediumCost}));
+    Gate gate(stream);
+    ASSERT_ACL_ERROR(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, aclrtSynchronizeStreamWithTimeout(stream, 5));
+    helped = ran_here;
+    gate.open();
+    ASSERT_ACL(aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));
+    ASSERT_EQ(ran, kTasks);
   }
-  gate.open();
-  EXPECT_ACL_ERROR(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, aclrtSynchronizeStreamWithTimeout(stream, 5));
-  EXPECT_LT(ran, kTasks);
-  EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 60'000));
-  EXPECT_EQ(ran, kTasks);
+  EXPECT_GT(helped, 0) << "the waiting thread never ran a task";
+  EXPECT_LT(helped, kTasks) << "the waiting thread went on behind its limit";
 }
 
 TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitLeavesLongTasksToTheWorker) {
@@ -159,7 +168,7 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitLeavesLongTasksToTheWorker) {
                         ran_on = std::this_thread::get_id();
                         return ACL_SUCCESS;
                       }}));
-    ASSERT_ACL(aclrtSynchronizeStreamWithTimeout(stream, 5000));
+    ASSERT_ACL(aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));
     EXPECT_NE(ran_on, std::this_thread::get_id()) << "a long task ran in a call with a time limit";
   }
 }
@@ -280,7 +289,7 @@ TEST_F(TaskQueueTest, LaunchBlocksWhileTheQueueIsFullAndLosesNothing) {
   EXPECT_TRUE(eventually([&] { return submitted > 900; })) << "only " << submitted << " tasks fit";
   EXPECT_FALSE(all_submitted.within(50ms)) << "the queue has no limit";
   gate.open();
-  EXPECT_TRUE(all_submitted.within(5s));
+  EXPECT_TRUE(all_submitted.within(kPatience));
   submitter.join();
   ASSERT_ACL(aclrtSynchronizeStream(stream));
   ASSERT_EQ(order.size(), size_t(kTasks));
@@ -308,7 +317,7 @@ TEST_F(TaskQueueTest, EveryTaskIsReleasedOnceHoweverItEnds) {
     Gate gate(stream);
     ASSERT_ACL(launch(stream, {.run = succeed}));
     EXPECT_EQ(live_tasks(), 1);
-    ASSERT_TRUE(gate.entered().within(1s));
+    ASSERT_TRUE(gate.entered().within(kPatience));
     ASSERT_ACL(aclrtDestroyStreamForce(stream.release()));
   }
   EXPECT_TRUE(eventually([] { return live_tasks() == 0; })) << "dropped by force";
@@ -331,10 +340,31 @@ TEST_F(TaskQueueTest, DriverSaysWhereKernelsSeeMemory) {
 
 // --- threads ------------------------------------------------------------------------------------------------------------
 
+// Until the system does not list it any more, which is later than join().
+void start_and_end_a_thread() {
+  std::atomic<pid_t> id{0};
+  std::thread([&] { id = gettid(); }).join();
+  EXPECT_TRUE(eventually([&] { return !std::filesystem::exists("/proc/self/task/" + std::to_string(id)); }));
+}
+
+// Whether the process leaves the processor alone for a while, at some time: there is always a last thread to go to sleep.
+bool comes_to_rest() {
+  const auto used = [] {
+    timespec now{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+  };
+  return eventually([&] {
+    const auto before = used();
+    std::this_thread::sleep_for(200ms);
+    return used() - before < 5ms;
+  });
+}
+
 class ChildThreads : public TaskQueueTest {};
 
 TEST_F(ChildThreads, ExistOnlyWhereTheyAreNeeded) {
-  std::thread([] {}).join();  // a sanitizer starts a thread of its own beside the first one
+  start_and_end_a_thread();  // a sanitizer starts a thread of its own beside the first one
   const int before = count_threads();
   std::vector<Stream> streams;
   for (int count = 0; count < 32; ++count) streams.push_back(make_stream());
@@ -347,7 +377,7 @@ TEST_F(ChildThreads, ExistOnlyWhereTheyAreNeeded) {
   ASSERT_ACL(aclrtSynchronizeDevice());
   EXPECT_EQ(count_threads(), before) << "small work on idle streams started threads";
 
-  ASSERT_TRUE(signal_when_run(streams.front()).within(1s));
+  ASSERT_TRUE(signal_when_run(streams.front()).within(kPatience));
   EXPECT_EQ(count_threads(), before + 1) << "one callback needs one thread";
   streams.clear();
   EXPECT_TRUE(eventually([&] { return count_threads() == before; })) << "the thread outlives its stream";
@@ -361,17 +391,10 @@ TEST_F(TaskQueueTest, IdleStreamsUseNoProcessorTime) {
   std::vector<Stream> streams;
   for (int count = 0; count < 8; ++count) {
     streams.push_back(make_stream());
-    ASSERT_TRUE(signal_when_run(streams.back()).within(1s));
+    ASSERT_TRUE(signal_when_run(streams.back()).within(kPatience));
   }
   ASSERT_ACL(aclrtSynchronizeDevice());
-  const auto used = [] {
-    timespec now{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-  };
-  const auto before = used();
-  std::this_thread::sleep_for(300ms);
-  EXPECT_LT(used() - before, 5ms);
+  EXPECT_TRUE(comes_to_rest());
 }
 
 TEST_F(TaskQueueTest, StreamHeldByAnEventUsesNoProcessorTime) {
@@ -380,10 +403,8 @@ TEST_F(TaskQueueTest, StreamHeldByAnEventUsesNoProcessorTime) {
   Gate gate(producer);
   ASSERT_ACL(aclrtRecordEvent(event, producer));
   ASSERT_ACL(aclrtStreamWaitEvent(consumer, event));
-  ASSERT_TRUE(gate.entered().within(1s));
-  const clock_t before = clock();
-  std::this_thread::sleep_for(200ms);
-  EXPECT_LT(clock() - before, CLOCKS_PER_SEC / 200);
+  ASSERT_TRUE(gate.entered().within(kPatience));
+  EXPECT_TRUE(comes_to_rest());
 }
 
 // --- the other way to launch -------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@
 namespace softnpu::test {
 namespace {
 
-constexpr auto kGateLimit = 10s;  // a gate that nobody opens must not hang the run
+constexpr auto kGateLimit = kPatience + 30s;  // a gate that nobody opens must not hang the run
 
 // Callbacks may be dropped without a word, so that nobody knows when their functions can go: they stay.
 std::function<void()>* keep(std::function<void()> function) {
@@ -85,7 +85,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& strings) {
 }
 
 // Reads until everybody closed the other end; false if that lasts too long.
-bool read_all(int file, std::chrono::seconds limit, std::string& text) {
+bool read_all(int file, milliseconds limit, std::string& text) {
   const auto end = std::chrono::steady_clock::now() + limit;
   for (;;) {
     const auto left = std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now()).count();
@@ -216,9 +216,10 @@ Flag signal_when_run(aclrtStream stream) {
 }
 
 Gate::Gate(aclrtStream stream) {
-  EXPECT_ACL(run_on(stream, [entered = entered_, opened = opened_] {
+  EXPECT_ACL(run_on(stream, [entered = entered_, opened = opened_, left = left_] {
     entered.set();
     opened.within(kGateLimit);
+    left.set();
   }));
 }
 
@@ -259,7 +260,7 @@ Task failing_task(const char* name, aclError code, std::string message) {
 
 int live_tasks() { return g_live_tasks; }
 
-Child run_child(const std::string& filter, const std::vector<std::string>& environment, std::chrono::seconds limit) {
+Child run_child(const std::string& filter, const std::vector<std::string>& environment, milliseconds limit) {
   std::vector<std::string> arguments = {"softnpu_tests", "--gtest_color=no", "--gtest_filter=" + filter};
   std::vector<std::string> variables = child_environment(environment);
   int pipe_ends[2];

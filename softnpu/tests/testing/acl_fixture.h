@@ -7,7 +7,7 @@
 //     Flag reached = signal_when_run(stream);
 //     EXPECT_FALSE(reached.within(20ms));
 //     gate.open();
-//     EXPECT_TRUE(reached.within(1s));
+//     EXPECT_TRUE(reached.within(kPatience));
 //   }
 #pragma once
 
@@ -29,6 +29,10 @@ namespace softnpu::test {
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
+
+// How long a test waits for what must happen: so long that only a fault takes longer, however busy the machine is.
+constexpr milliseconds kPatience = 60s;
+constexpr auto kPatienceMs = int32_t(kPatience.count());
 
 // Each test starts initialised, with device 0 current on its thread, and ends with an idle, reset device: work that failed
 // without anybody asking is a failure of the test.
@@ -118,8 +122,8 @@ aclError run_on(aclrtStream stream, std::function<void()> function);
 // Set when the stream gets there.
 Flag signal_when_run(aclrtStream stream);
 
-// Holds a stream with a host callback until opened. Declare it after the stream: the gate then opens before the stream's
-// destructor waits.
+// Holds a stream with a host callback until opened, or for longer than kPatience. Declare it after the stream: the gate then
+// opens before the stream's destructor waits.
 class Gate {
  public:
   explicit Gate(aclrtStream stream);
@@ -130,14 +134,17 @@ class Gate {
   void open() const { opened_.set(); }
   // Set when the stream's thread stands at the gate.
   const Flag& entered() const { return entered_; }
+  // Set when it went on.
+  const Flag& left() const { return left_; }
 
  private:
   Flag entered_;
   Flag opened_;
+  Flag left_;
 };
 
 // Whether `condition` becomes true before `span` has passed; for what can only be polled.
-bool eventually(const std::function<bool()>& condition, milliseconds span = 2s);
+bool eventually(const std::function<bool()>& condition, milliseconds span = kPatience);
 
 // The private driver of softnpu; null on another device.
 const SoftnpuDriver* driver();
@@ -168,8 +175,9 @@ struct Child {
 
   bool passed() const { return exit_code == 0 && !timed_out; }
 };
+constexpr milliseconds kChildLimit = 100s;
 // `filter` as for --gtest_filter. Suites named Child... run only this way. `environment` has entries "NAME=value".
-Child run_child(const std::string& filter, const std::vector<std::string>& environment = {}, std::chrono::seconds limit = 20s);
+Child run_child(const std::string& filter, const std::vector<std::string>& environment = {}, milliseconds limit = kChildLimit);
 #define EXPECT_CHILD_PASSES(...) EXPECT_PRED_FORMAT1(::softnpu::test::child_passes, ::softnpu::test::run_child(__VA_ARGS__))
 ::testing::AssertionResult child_passes(const char* expression, const Child& child);
 

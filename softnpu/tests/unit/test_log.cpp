@@ -127,7 +127,7 @@ TEST_F(Log, ForkWhileOtherThreadsWriteDoesNotBlockTheChild) {
     });
     for (int i = 0; i < 50; ++i) {
       if (fork() == 0) {
-        alarm(10);
+        alarm(60);
         SOFTNPU_LOG(kError, "child");
         _exit(0);
       }
