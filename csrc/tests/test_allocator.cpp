@@ -177,7 +177,7 @@ TEST_F(AllocatorTest, WhoFindsMemoryInTheCacheDoesNotWaitForAnothersStream) {
   auto user = std::async(std::launch::async, [&] {
     while (!is_over && allocate_on(held, kKiB).get() == cached) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
-  const bool is_free = user.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  const bool is_free = user.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
   is_over = true;
   gate.open();
   emptier.join();

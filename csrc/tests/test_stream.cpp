@@ -135,6 +135,7 @@ TEST(Event, TorchEventMeasuresTime) {
   c10::Event start(kDeviceType, c10::EventFlag::BACKEND_DEFAULT), end(kDeviceType, c10::EventFlag::BACKEND_DEFAULT);
   const NPUStream stream = getNPUStreamFromPool();
   start.record(stream);
+  start.synchronize();
   Gate gate(stream);
   end.record(stream);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
