@@ -14,12 +14,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
+SCRATCH = tempfile.TemporaryDirectory(prefix="torch_npu_tests_")
+for folder in ("log", "ledger", "empty"):
+    Path(SCRATCH.name, folder).mkdir()
+
 # Nothing is written to the user's home.
-os.environ.setdefault("ASCEND_PROCESS_LOG_PATH", str(Path(tempfile.gettempdir(), "torch_npu_tests_log")))
+os.environ.setdefault("ASCEND_PROCESS_LOG_PATH", f"{SCRATCH.name}/log")
 
 # What other processes hold of the device is none of a test's business.
-LEDGER = tempfile.TemporaryDirectory(prefix="torch_npu_tests_ledger")
-os.environ.setdefault("SOFTNPU_LEDGER_DIR", LEDGER.name)
+os.environ.setdefault("SOFTNPU_LEDGER_DIR", f"{SCRATCH.name}/ledger")
 
 # Without the wheel only the code generators can be tested.
 INSTALLED = importlib.util.find_spec("torch_npu") is not None
@@ -80,7 +83,7 @@ def python():
         return subprocess.run(
             [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
             env={**os.environ, **environment},
-            cwd=tempfile.gettempdir(),
+            cwd=f"{SCRATCH.name}/empty",
             capture_output=True,
             text=True,
             timeout=300,
@@ -124,7 +127,7 @@ def child(_children, tmp_path_factory):
             "program": textwrap.dedent(program),
             "arguments": [str(argument) for argument in arguments],
             "environment": {**os.environ, **environment},
-            "folder": tempfile.gettempdir(),
+            "folder": f"{SCRATCH.name}/empty",
             "stdout": str(stdout),
             "stderr": str(stderr),
         }
