@@ -101,25 +101,32 @@ def test_what_is_right_or_random_or_not_written_passes(planted, body, check):
     assert planted[body, check] == ("passed", "")
 
 
+SECONDS = 2
+
+
 def crash(id):
     if id == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if id == "hang":
         time.sleep(1000)
+    if id == "compute":
+        end = time.monotonic() + 1.5 * SECONDS
+        while time.monotonic() < end:
+            pass
     if id == "exit":
         os._exit(3)
     return runner.Result("passed")
 
 
 def run(ids, tmp_path, **options):
-    limits = runner.Limits(jobs=2, shard_size=3, case_seconds=2)
+    limits = runner.Limits(jobs=2, shard_size=3, case_seconds=SECONDS, patience=50)
     return runner.run(ids, crash, tmp_path / "journal.jsonl", limits, **options)
 
 
 def test_a_crash_and_a_hang_cost_their_case_only(tmp_path):
-    records = run(["a", "crash", "b", "c", "hang", "d", "exit", "e"], tmp_path)
+    records = run(["a", "crash", "b", "c", "hang", "d", "exit", "e", "compute"], tmp_path)
     states = {id: record["status"] for id, record in records.items()}
-    assert states == {"crash": "crashed", "hang": "hung", "exit": "crashed", **dict.fromkeys("abcde", "passed")}
+    assert states == {"crash": "crashed", "hang": "hung", "exit": "crashed", **dict.fromkeys([*"abcde", "compute"], "passed")}
     assert "SIGSEGV" in records["crash"]["detail"]
     assert runner.load(tmp_path / "journal.jsonl") == records
 
