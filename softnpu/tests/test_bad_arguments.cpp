@@ -60,7 +60,7 @@ TEST_F(BadArgumentsTest, UnsupportedFunctionsSayThatTheyAre) {
   expect_unsupported(#function, (call)); \
   ++calls;
 #include "bad_arguments.inc"
-  EXPECT_GT(calls, 10);
+  EXPECT_GT(calls, 0);
 }
 
 // Whoever takes a handle must refuse nonsense; the others may do as they like, but say why if they fail.
