@@ -68,6 +68,13 @@ def no_fallback(request):
 
 
 @pytest.fixture(autouse=True)
+def seeded():
+    """Every test draws the same numbers, whichever ran before it."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
 def flags_may_be_set(monkeypatch):
     """Programs set flags of cuDNN. Some test imports torch.testing, which forbids that to the whole process."""
     if "torch" in sys.modules:
