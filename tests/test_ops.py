@@ -80,6 +80,7 @@ SHAPES = {
     "one_hot": lambda x: F.one_hot((x > 0).long(), 2),
     "mode": lambda x: x.round().mode(-1),
     "logcumsumexp": lambda x: x.logcumsumexp(-1),
+    "nonzero_out": lambda x: torch.nonzero(x > 0, out=torch.empty(0, dtype=torch.int64, device=x.device)),
     "nonzero_static": lambda x: torch.nonzero_static(x > 0, size=7, fill_value=-2),
     "index_reduce": lambda x: x.index_reduce(-1, torch.tensor([0, 0], device=x.device), x.narrow(-1, 0, 2), "amax"),
     "searchsorted": lambda x: torch.searchsorted(x[0, 0].sort()[0], x.contiguous(), side="right"),

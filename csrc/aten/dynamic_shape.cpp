@@ -46,7 +46,9 @@ at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
               out.scalar_type());
   TORCH_CHECK(self.device() == out.device(), "expected self and out to be on the same device, but got out on ", out.device(),
               " and self on ", self.device());
-  return store(nonzero(self), out);
+  const at::Tensor result = nonzero(self);
+  if (at::native::resize_output(out, result.sizes())) out.as_strided_(result.sizes(), result.strides());
+  return out.copy_(result);
 }
 
 // Of a size that the caller knows: no wait.
