@@ -61,17 +61,14 @@ Status open_engine() {
   Result<std::unique_ptr<Engine>> made = CpuEngine::create(options().device_count, options().device_memory);
   if (!made.ok()) return made.take_status();
   g_engine.store(made.value().release(), std::memory_order_release);
+  if (!ledger().problem().ok()) warn(ledger().problem().message());
   return {};
 }
 
 Engine& engine() { return *g_engine.load(std::memory_order_acquire); }
 
 Ledger& ledger() {
-  static auto* instance = [] {
-    auto* made = new Ledger(options().ledger_dir);
-    if (!made->problem().ok()) warn(made->problem().message());
-    return made;
-  }();
+  static auto* instance = new Ledger(options().ledger_dir);
   return *instance;
 }
 
