@@ -92,6 +92,12 @@ def test_a_bad_value_of_the_switch_is_named(monkeypatch):
         torch_npu_autoload._is_wanted()
 
 
+def test_a_warning_that_is_made_an_error_does_not_stop_torch(python):
+    done = python("import warnings\nwarnings.simplefilter('error')\nimport torch\n" + USE, TORCH_NPU_AUTOLOAD="yes")
+    assert (done.stdout, done.returncode) == ("2.0 True\n", 0), done.stderr
+    assert "UserWarning: the environment variable TORCH_NPU_AUTOLOAD is 'yes'" in done.stderr
+
+
 def test_cann_is_found_by_its_runtime_library(monkeypatch, tmp_path):
     monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path))
     monkeypatch.setattr(torch_npu_autoload, "_CANN_HOMES", ())

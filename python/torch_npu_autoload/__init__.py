@@ -23,11 +23,10 @@ def autoload():
         import torch_npu  # noqa: F401
     except Exception as error:
         reason = " ".join(str(error).split())
-        warnings.warn(
+        _warn(
             f"torch_npu was not loaded, so there is no device npu: {reason} (`import torch_npu` shows where; "
             f"{SWITCH}=0 turns this off)",
             RuntimeWarning,
-            stacklevel=2,
         )
 
 
@@ -36,9 +35,16 @@ def _is_wanted():
     if choice in ("0", "1"):
         return choice == "1"
     if choice:
-        warnings.warn(f"the environment variable {SWITCH} is '{choice}', but must be 0 or 1; it is ignored.", stacklevel=3)
+        _warn(f"the environment variable {SWITCH} is '{choice}', but must be 0 or 1; it is ignored.", UserWarning)
     # A registered npu would take torch.accelerator and pinned memory away from a GPU that works.
     return _has_cann() or not _has_cuda()
+
+
+def _warn(message, category):
+    try:
+        warnings.warn(message, category, stacklevel=3)
+    except Warning:  # python -W error
+        print(f"{category.__name__}: {message}", file=sys.stderr)
 
 
 def _has_cuda():
