@@ -169,7 +169,6 @@ void attach_observer(py::function observer) {
 void bind_memory_snapshot(py::module_& module) {
   module.def("_npu_memory_snapshot", snapshot);
   module.def("_npu_record_memory_history", record_history);
-  module.def("_npu_records_memory_history", records_memory_history);
   module.def("_npu_attach_out_of_memory_observer", attach_observer);
   module.def("_npu_oom_snapshot", [] {
     const Options& o = options();

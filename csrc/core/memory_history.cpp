@@ -37,8 +37,6 @@ void record_memory_history(std::optional<HistoryOptions> options) {
   if (!options && was_on) --detail::allocation_watchers;
 }
 
-bool records_memory_history() { return current_options.load(std::memory_order_acquire) != nullptr; }
-
 MemoryHistory::Caller::Caller(MemoryEvent::Action action) : previous_(current_stack) {
   current_stack = &stack_;
   const HistoryOptions* options = current_options.load(std::memory_order_acquire);
@@ -53,7 +51,7 @@ MemoryHistory::Caller::Caller(MemoryEvent::Action action) : previous_(current_st
 MemoryHistory::Caller::~Caller() { current_stack = previous_; }
 
 void MemoryHistory::record(MemoryEvent::Action action, const Block& block) {
-  if (!records_memory_history()) return;
+  if (current_options.load(std::memory_order_acquire) == nullptr) return;
   const StackTrace stack = current_stack != nullptr ? *current_stack : nullptr;
   if (action == MemoryEvent::kAlloc && stack != nullptr) stacks_[&block] = stack;
   const bool is_segment = action >= MemoryEvent::kSegmentAlloc && action <= MemoryEvent::kSegmentUnmap;

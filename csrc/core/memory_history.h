@@ -32,7 +32,6 @@ struct HistoryOptions {
 };
 
 C10_EXPORT void record_memory_history(std::optional<HistoryOptions> options);
-C10_EXPORT bool records_memory_history();
 
 namespace detail {
 
