@@ -53,6 +53,15 @@ def test_modules_come_and_go_with_their_gradients():
     assert weight.dtype == weight.grad.dtype == torch.float64
 
 
+@pytest.mark.parametrize("move", [lambda net: net.npu(), lambda net: net.npu("npu:0"), lambda net: net.to("npu")])
+def test_a_module_moves_before_its_parameters_are_made(move):
+    net = move(nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(2)))
+    x = torch.linspace(-1, 1, 50).view(1, 2, 5, 5).npu()
+    made = net(x)
+    assert all(tensor.is_npu for tensor in (made, *net.parameters(), *net.buffers()))
+    torch.testing.assert_close(copy.deepcopy(net).cpu().train()(x.cpu()), made.cpu())
+
+
 def test_a_criterion_moves_with_its_weight():
     output, target = torch.linspace(-1, 1, 12).view(4, 3), torch.tensor([0, 2, 1, 2])
 

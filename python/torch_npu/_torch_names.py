@@ -5,6 +5,7 @@ torch.distributed.is_hccl_available()         # of torch_npu.distributed, as rei
 torch.compiler.npugraph_mark_step_begin()     # does nothing
 model.cast_weight("npu:0")                    # does nothing
 packed_sequence.npu("npu:1")                  # torch's own, but a device that is not npu is refused
+torch.nn.LazyLinear(3).npu()                  # before its parameters are made, too
 """
 
 import functools
@@ -22,6 +23,7 @@ def register():
     torch.compiler.npugraph_mark_step_begin = npugraph_mark_step_begin
     torch.nn.Module.cast_weight = cast_weight
     torch.nn.utils.rnn.PackedSequence.npu = _to_npu_only(torch.nn.utils.rnn.PackedSequence.npu)
+    torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.npu)
 
 
 def _of_version(name):
