@@ -85,16 +85,6 @@ def test_a_tensor_is_saved_and_loaded_with_its_type(tmp_path):
     assert torch.equal(loaded.cpu(), tensor.cpu())
 
 
-def test_default_types_are_torchs_own():
-    with pytest.raises(TypeError, match="invalid type object"):
-        torch.set_default_tensor_type(torch.npu.FloatTensor)
-    torch.set_default_device("npu")
-    try:
-        assert isinstance(torch.ones(2), torch.npu.FloatTensor)
-    finally:
-        torch.set_default_device(None)
-
-
 def test_types_cost_nothing_until_they_are_asked_for(child):
     done = child(
         """
@@ -105,3 +95,39 @@ def test_types_cost_nothing_until_they_are_asked_for(child):
         """
     )
     assert done.stdout == "False\nTrue False\n", done.stderr
+
+
+@pytest.fixture
+def cpu_again():
+    yield
+    torch.set_default_tensor_type(torch.FloatTensor)
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
+def test_a_type_may_be_the_default(cpu_again, by_name):
+    torch.set_default_tensor_type("torch.npu.DoubleTensor" if by_name else torch.npu.DoubleTensor)
+    made = [
+        torch.zeros(2),
+        torch.tensor([0.5]),
+        torch.Tensor([1]),
+        torch.Tensor(2, 3),
+        torch.Tensor(),
+        torch.nn.Linear(2, 2).weight,
+    ]
+    assert [(tensor.device.type, tensor.dtype) for tensor in made] == [("npu", torch.float64)] * len(made)
+    assert torch.Tensor([1, 2]).tolist() == [1, 2]
+    assert torch.Tensor(2, 3).shape == (2, 3)
+    host = torch.ones(2, device="cpu")
+    assert torch.Tensor(host).data_ptr() == host.data_ptr()
+    assert isinstance(torch.nn.Parameter(host), torch.Tensor)
+    torch.set_default_tensor_type(torch.FloatTensor)
+    assert [(tensor.device.type, tensor.dtype) for tensor in (torch.zeros(2), torch.Tensor([1]))] == [("cpu", torch.float32)] * 2
+
+
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
+def test_a_type_without_fractions_is_no_default(cpu_again):
+    for kind in (torch.npu.LongTensor, torch.LongTensor):
+        with pytest.raises(TypeError, match="only floating-point types"):
+            torch.set_default_tensor_type(kind)
+    assert torch.Tensor([1]).device.type == "cpu"

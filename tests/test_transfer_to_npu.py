@@ -1,15 +1,20 @@
 """Programs that were written for CUDA (tests/migration) run on npu unchanged, and do what they do on the CPU."""
 
+import argparse
+import copy
 import io
 import json
+import logging
 import os
 import pickle
+import re
 import runpy
 import subprocess
 import sys
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from torch_npu.contrib import transfer_to_npu
@@ -368,6 +373,55 @@ def test_pickles_made_with_it_are_read_without_it_and_back():
     loaded = torch.load(io.BytesIO(file), weights_only=False)
     check(loaded)
     assert type(loaded["type"]) is str
+
+
+def test_a_checkpoint_that_names_devices_is_loaded_without_the_plugin(child, tmp_path):
+    with transfer_to_npu.scope():
+        x = torch.ones(2, device="cuda")
+        torch.save({"device": str(x.device), "type": x.device.type, "tensor": x.type(), "weight": x.cpu()}, tmp_path / "file")
+    program = """
+        import sys, torch
+        loaded = torch.load(sys.argv[1], weights_only=True)
+        names = loaded["device"], loaded["type"], loaded["tensor"]
+        print(*names, {type(name) for name in names} == {str}, hasattr(torch, "npu"))
+        """
+    done = child(program, tmp_path / "file", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert (done.stdout, done.stderr) == ("npu:0 npu torch.npu.FloatTensor True False\n", "")
+
+
+def test_what_a_device_is_called_is_a_str_to_others(monkeypatch, tmp_path):
+    yaml = pytest.importorskip("yaml")
+    with transfer_to_npu.scope():
+        device = torch.ones(1, device="cuda").device
+        name = str(device)
+        for dump, load in ((yaml.safe_dump, yaml.safe_load), (yaml.dump, yaml.safe_load), (json.dumps, json.loads)):
+            assert load(dump({"device": name, name: device.type})) == {"device": "npu:0", "npu:0": "npu"}
+        assert yaml.safe_dump([name]) == yaml.dump([name]) == "- npu:0\n"
+        assert f"{name} {name:>6} {name!r}" == "npu:0  npu:0 'npu:0'"
+        monkeypatch.setenv("WHERE", name)
+        assert os.environ["WHERE"] == "npu:0"
+        assert {name: 1}["npu:0"] == {"npu:0": 1}[name] == 1
+        assert re.match(r"npu:(\d)", name)[1] == "0"
+        assert torch.device(name) == device
+        assert numpy.array([name, "cpu"]).tolist() == ["npu:0", "cpu"]
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--device", choices=["cpu", "cuda"], default=device.type)
+        assert parser.parse_args([]).device == parser.parse_args(["--device", device.type]).device == "cuda"
+        assert logging.LogRecord("", 0, "", 0, "on %s", (name,), None).getMessage() == "on npu:0"
+        assert copy.deepcopy({"device": device.type})["device"] == copy.copy(device.type) == "cuda"
+
+
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
+def test_the_default_type_may_be_one_of_cuda():
+    try:
+        with transfer_to_npu.scope():
+            for kind in ("torch.cuda.FloatTensor", torch.cuda.FloatTensor):
+                torch.set_default_tensor_type(kind)
+                assert torch.Tensor([1]).is_cuda and torch.Tensor(2, 3).is_cuda and torch.zeros(1).is_cuda
+                torch.set_default_tensor_type(torch.FloatTensor)
+                assert not torch.Tensor([1]).is_cuda and not torch.zeros(1).is_cuda
+    finally:
+        torch.set_default_tensor_type(torch.FloatTensor)
 
 
 def test_a_checkpoint_of_a_cuda_device_is_loaded(monkeypatch):

@@ -27,6 +27,9 @@ void bind_settings(pybind11::module_& module);
 // "cuda" as another word for npu, in Python too, until it ends; `device_type` is what torch.device("npu").type is meanwhile.
 void bind_cuda_alias(pybind11::module_& module);
 
+// torch.Tensor(...) is function(...), None: torch's own again. Not so of a tensor, which it returns as an alias.
+void bind_tensor_constructor(pybind11::module_& module);
+
 // Runs what Python does on the signals that came, on the main thread, and throws what that raises; see core/wait.h.
 void check_signals();
 

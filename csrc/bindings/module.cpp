@@ -14,6 +14,7 @@ PYBIND11_MODULE(_C, module) {
   torch_npu::bindings::bind_controls(module);
   torch_npu::bindings::bind_settings(module);
   torch_npu::bindings::bind_cuda_alias(module);
+  torch_npu::bindings::bind_tensor_constructor(module);
   torch_npu::set_python_location(torch_npu::bindings::python_location);
   torch_npu::set_interrupt_check(torch_npu::bindings::check_signals);
 }

@@ -6,6 +6,7 @@ torch.compiler.npugraph_mark_step_begin()     # does nothing
 model.cast_weight("npu:0")                    # does nothing
 packed_sequence.npu("npu:1")                  # torch's own, but a device that is not npu is refused
 torch.nn.LazyLinear(3).npu()                  # before its parameters are made, too
+torch.set_default_tensor_type("torch.npu.FloatTensor")   # see _default_tensor_type.py
 """
 
 import functools
@@ -13,7 +14,7 @@ import importlib
 
 import torch
 
-from . import _C, npu
+from . import _C, _default_tensor_type, npu
 from ._offer import no_op
 
 
@@ -24,6 +25,7 @@ def register():
     torch.nn.Module.cast_weight = cast_weight
     torch.nn.utils.rnn.PackedSequence.npu = _to_npu_only(torch.nn.utils.rnn.PackedSequence.npu)
     torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.npu)
+    torch.set_default_tensor_type = _default_tensor_type.with_npu(torch.set_default_tensor_type)
 
 
 def _of_version(name):

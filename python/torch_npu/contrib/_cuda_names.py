@@ -1,5 +1,6 @@
 """What torch_npu.contrib.transfer_to_npu exchanges in torch, as (owner, name, value); all else is done by torch_npu._C."""
 
+import codecs
 import contextlib
 import functools
 import inspect
@@ -21,7 +22,8 @@ _OTHER_NAMES = {
 
 class Name(str):
     """What torch says of an NPU, such as "npu", "npu:0" or "torch.npu.FloatTensor", to a program that asks for CUDA: it equals,
-    begins with and contains also what torch would say of CUDA. Dicts and sets know it as npu. Pickled, it is a str."""
+    begins with and contains also what torch would say of CUDA. Dicts and sets know it as npu. Pickled, it is a str, also where
+    torch.load(weights_only=True) reads it without torch_npu."""
 
     __slots__ = ()
     __hash__ = str.__hash__
@@ -42,7 +44,14 @@ class Name(str):
         return self.replace("npu", "cuda", 1)
 
     def __reduce__(self):
-        return str, (str(self),)
+        # Of the functions that weights_only admits, the only one that gives a str, and it gives another one than it gets.
+        return codecs.encode, (codecs.encode(str(self), "rot13"), "rot13")
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
 
 
 def exchanges():
@@ -216,6 +225,7 @@ def _nvtx():
 def _tensors():
     Tensor = torch.Tensor
     as_type, pin_memory, is_pinned = Tensor.type, Tensor.pin_memory, Tensor.is_pinned
+    set_default_type = torch.set_default_tensor_type
 
     def cuda(self, device=None, non_blocking=False, memory_format=torch.preserve_format):
         there = torch.device("npu", _get_device_index(device, optional=True))
@@ -228,6 +238,10 @@ def _tensors():
         found = as_type(self, dtype, *args, **kwargs)
         return Name(found) if isinstance(found, str) and self.is_npu else found
 
+    @functools.wraps(set_default_type)
+    def set_default_tensor_type(t, /):
+        set_default_type(t.replace("torch.cuda.", "torch.npu.") if isinstance(t, str) else t)
+
     def share(self, *_):
         raise RuntimeError(
             f"a tensor on {self.device} cannot be sent to another process: send tensor.cpu(), and move it to the device there"
@@ -237,32 +251,10 @@ def _tensors():
     yield torch.UntypedStorage, "_share_cuda_", share
     yield Tensor, "is_cuda", property(lambda self: self.is_npu)
     yield Tensor, "type", type_
-    yield torch, "set_default_tensor_type", _set_default_tensor_type(torch.set_default_tensor_type)
+    yield torch, "set_default_tensor_type", set_default_tensor_type
     # Which device it is pinned for is a word of the past: there is one accelerator.
     yield Tensor, "pin_memory", lambda self, device=None: pin_memory(self)
     yield Tensor, "is_pinned", lambda self, device=None: is_pinned(self)
-
-
-def _set_default_tensor_type(original):
-    """A type of CUDA is a dtype and a device."""
-    is_on_npu = False
-
-    @functools.wraps(original)
-    def set_default_tensor_type(t, /):
-        nonlocal is_on_npu
-        name = t if isinstance(t, str) else t.__name__
-        package, _, kind = name.rpartition(".")
-        if package in ("torch.cuda", "torch.npu"):
-            original("torch." + kind)
-            torch.set_default_device("npu")
-            is_on_npu = True
-            return
-        original(t)
-        if is_on_npu:
-            torch.set_default_device(None)
-            is_on_npu = False
-
-    return set_default_tensor_type
 
 
 def _checkpoints():
@@ -365,6 +357,15 @@ def _dynamo():
     return ()
 
 
+def _yaml():
+    """What a device is called is a str, which it writes by exact type."""
+    import yaml
+
+    for representer in (yaml.representer.SafeRepresenter, yaml.representer.Representer):
+        representer.add_representer(Name, lambda dumper, name: dumper.represent_str(str(name)))
+    return ()
+
+
 def _compile():
     """torch.compile(model), which names no backend."""
     from .. import _dynamo
@@ -398,5 +399,6 @@ LATER = {
     "torch._dynamo.utils": _dynamo,
     "torch.utils.cpp_extension": _extensions,
     "torch_npu._dynamo": _compile,
+    "yaml": _yaml,
 }
 """What is exchanged in modules that few programs import."""

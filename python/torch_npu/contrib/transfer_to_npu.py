@@ -24,7 +24,6 @@ import os
 import sys
 
 import torch
-from torch import _weights_only_unpickler
 
 import torch_npu
 
@@ -42,14 +41,12 @@ def apply():
     torch_npu._C._cuda_alias_begin(_cuda_names.Name)
     _exchange_names()
     torch.serialization.register_package(*_PACKAGE)
-    _weights_only_unpickler._add_safe_globals([str])  # of str(device) in a checkpoint
 
 
 def undo():
     """Gives torch back as it was. Tensors that were made meanwhile stay on npu. Does nothing where nothing was applied."""
     if not _exchanged:
         return
-    _weights_only_unpickler._remove_safe_globals([str])
     torch.serialization._package_registry.remove(_PACKAGE)
     _restore_names()
     torch_npu._C._cuda_alias_end()

@@ -1,11 +1,9 @@
 """The types of tensors and storages by name, as torch had them before dtypes: torch.npu.FloatTensor, torch.npu.FloatStorage.
 
-    torch.npu.FloatTensor([1, 2])                         # also of a size: torch.npu.FloatTensor(2, 3)
-    isinstance(x, torch.npu.FloatTensor)                  # a float32 tensor on npu
-    x.type(torch.npu.HalfTensor)
-
-torch.set_default_tensor_type() takes none of them, only types that torch itself makes; torch.set_default_device("npu") and
-torch.set_default_dtype() do the same.
+torch.npu.FloatTensor([1, 2])                         # also of a size: torch.npu.FloatTensor(2, 3)
+isinstance(x, torch.npu.FloatTensor)                  # a float32 tensor on npu
+x.type(torch.npu.HalfTensor)
+torch.set_default_tensor_type(torch.npu.FloatTensor)  # see torch_npu/_default_tensor_type.py
 """
 
 import torch
