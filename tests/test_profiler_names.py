@@ -1,4 +1,5 @@
-"""torch_npu.profiler records what torch.profiler records of the host, by the names and with the checks of NPU programs."""
+"""torch_npu.profiler records what torch.profiler records of the host, by the names and with the checks of NPU programs; the
+profiler of autograd has times of the device too."""
 
 import json
 import threading
@@ -23,6 +24,17 @@ def test_operators_of_every_thread_are_recorded():
         x.sin()
     assert {"aten::sin", "aten::cos"} <= names(prof)
     assert [event.input_shapes for event in prof.events() if event.name == "aten::sin"] == [[[4]]]
+
+
+@pytest.mark.parametrize("switch", [{"use_device": "npu"}, {"use_npu": True}])
+def test_the_profiler_of_autograd_has_times_of_the_device(switch, capfd):
+    weight = torch.ones(300, 300, device="npu", requires_grad=True)
+    with torch.autograd.profiler.profile(**switch) as recorded:
+        (weight @ weight).sum().backward()
+    times = {event.key: event.device_time_total for event in recorded.key_averages()}
+    assert times["aten::mm"] > 0
+    assert "NPU total" in recorded.key_averages().table()
+    assert "not enabled" not in capfd.readouterr().err
 
 
 def test_a_schedule_says_which_steps_are_recorded(tmp_path):

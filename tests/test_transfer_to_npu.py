@@ -497,3 +497,13 @@ def test_handles_are_found_by_their_names_of_cuda():
 def test_what_only_cuda_has_does_nothing():
     with torch.autograd.profiler.emit_nvtx(), torch.cuda.profiler.profile(), torch.cuda.nvtx.range("all"):
         assert torch.ones(2, device="cuda").sum().item() == 2
+
+
+@pytest.mark.parametrize("switch", [{"use_cuda": True}, {"use_device": "cuda"}])
+@pytest.mark.usefixtures("transferred")
+def test_the_profiler_of_autograd_times_npu(switch, capfd):
+    x = torch.ones(300, 300, device="cuda")
+    with torch.autograd.profiler.profile(**switch) as recorded:
+        x @ x
+    assert {event.key: event.device_time_total for event in recorded.key_averages()}["aten::mm"] > 0
+    assert "not enabled" not in capfd.readouterr().err

@@ -2,6 +2,7 @@
 
 torch.version.cann                            # loads the device library
 torch.distributed.is_hccl_available()         # of torch_npu.distributed, as reinit_process_group is
+torch.autograd.profiler.profile(use_npu=True) # use_device="npu"
 torch.compiler.npugraph_mark_step_begin()     # does nothing
 model.cast_weight("npu:0")                    # does nothing
 packed_sequence.npu("npu:1")                  # torch's own, but a device that is not npu is refused
@@ -21,6 +22,7 @@ from ._offer import no_op
 def register():
     torch.version.__getattr__ = _of_version
     torch.distributed.__getattr__ = _of_distributed
+    torch.autograd.profiler.profile.__init__ = _with_use_npu(torch.autograd.profiler.profile.__init__)
     torch.compiler.npugraph_mark_step_begin = npugraph_mark_step_begin
     torch.nn.Module.cast_weight = cast_weight
     torch.nn.utils.rnn.PackedSequence.npu = _to_npu_only(torch.nn.utils.rnn.PackedSequence.npu)
@@ -40,7 +42,17 @@ def _of_distributed(name):
     raise AttributeError(f"module 'torch.distributed' has no attribute {name!r}")
 
 
-@no_op("NPU graphs are not captured, so that no step of theirs begins")
+def _with_use_npu(init):
+    @functools.wraps(init)
+    def __init__(self, *args, use_npu=False, **kwargs):
+        if use_npu:
+            kwargs["use_device"] = "npu"
+        init(self, *args, **kwargs)
+
+    return __init__
+
+
+@no_op("torch.compile captures no NPU graphs, so that no step of theirs begins")
 def npugraph_mark_step_begin():
     """Says that a new step of a training or of an inference begins."""
 

@@ -56,7 +56,7 @@ class Name(str):
 
 def exchanges():
     yield from _torch_cuda()
-    yield from _nvtx()
+    yield from _profilers()
     yield from _tensors()
     yield from _checkpoints()
     yield from _autocast()
@@ -199,8 +199,17 @@ def _own():
     }
 
 
-def _nvtx():
-    """Marks for NVIDIA's tools, which see nothing of npu."""
+def _profile_on_npu(init):
+    @functools.wraps(init)
+    def __init__(self, *args, use_cuda=False, use_device=None, **kwargs):
+        on_cuda = use_cuda or (use_device is not None and use_device == "cuda")
+        init(self, *args, use_device="npu" if on_cuda else use_device, **kwargs)
+
+    return __init__
+
+
+def _profilers():
+    """That of torch times npu. Marks are for NVIDIA's tools, which see nothing of npu."""
     depth = 0
 
     def range_push(msg):
@@ -218,6 +227,7 @@ def _nvtx():
     yield torch.cuda.nvtx, "range_start", lambda msg: 0
     yield torch.cuda.nvtx, "range_end", lambda range_id: None
     yield torch.cuda.nvtx, "mark", lambda msg: None
+    yield torch.autograd.profiler.profile, "__init__", _profile_on_npu(torch.autograd.profiler.profile.__init__)
     yield torch.autograd.profiler.emit_nvtx, "__enter__", lambda self: self if self.enabled else None
     yield torch.autograd.profiler.emit_nvtx, "__exit__", lambda self, *error: False
 
