@@ -227,6 +227,22 @@ def test_work_of_the_sender_is_waited_for(worker):
     assert_is(worker.answer(), x)
 
 
+def current_stream_waits(x):
+    return not torch.npu.current_stream(x.device).query()
+
+
+def test_work_of_the_sender_is_waited_for_where_the_storage_is_there_already(worker):
+    x = torch.zeros(1000, device="npu")
+    worker.call(keep, "x", x)
+    stream = torch.npu.Stream()
+    with torch.npu.stream(stream), Gate(stream):
+        x.fill_(3)
+        waits = worker.call(current_stream_waits, x)
+    assert waits is True
+    assert set(worker.call(value_of, "x")) == {3}
+    worker.call(drop, "x")
+
+
 def use_and_drop(name):
     x = KEPT.pop(name)
     libc, device = ctypes.CDLL(None), ctypes.CDLL(torch.npu.library_info()["path"])

@@ -12,6 +12,7 @@
 #include "core/allocator.h"
 #include "core/own_event.h"
 #include "core/shared_words.h"
+#include "core/wait.h"
 
 namespace torch_npu {
 namespace {
@@ -79,17 +80,18 @@ size_t collect(Receivers receivers) noexcept {
   return in_use;
 }
 
-// Makes `pointer` one whose memory outlives it while others use it.
+// Makes `pointer` one whose memory outlives it while others use it. Its address stays readable meanwhile: the thread that feeds a
+// queue sends what the program goes on using.
 Sent& keep_for_others(Outbox& outbox, at::DataPtr& pointer) {
   if (pointer.get_deleter() == &free_sent) return *static_cast<Sent*>(pointer.get_context());
-  auto sent = std::make_unique<Sent>();
-  void* const address = pointer.get();
-  const at::Device device = pointer.device();
-  sent->memory = std::move(pointer);
-  pointer = at::DataPtr(address, sent.get(), &free_sent, device);
-  Sent& kept = *sent;
-  outbox.all.emplace(&kept, std::move(sent));
-  return kept;
+  auto made = std::make_unique<Sent>();
+  Sent& sent = *made;
+  outbox.all.emplace(&sent, std::move(made));
+  std::unique_ptr<void, c10::DeleterFnPtr>&& context = pointer.move_context();  // moves nothing by itself
+  const c10::DeleterFnPtr deleter = context.get_deleter();
+  sent.memory = at::DataPtr(pointer.get(), context.release(), deleter, pointer.device());
+  context = {&sent, &free_sent};
+  return sent;
 }
 
 // An allocation of the device that another process made, at an address of this one.
@@ -141,14 +143,15 @@ struct Received {
 void free_received(void* context) {
   if (is_in_bad_fork()) return;
   const std::unique_ptr<Received> received(static_cast<Received*>(context));
-  try {
-    for (const NPUStream stream : received->users) {
+  const UninterruptedWaits scope;  // or the work would go on without its memory
+  for (const NPUStream stream : received->users) {
+    try {
       if (!stream.query()) stream.synchronize();
+    } catch (const std::exception& failure) {
+      TORCH_WARN("work on a tensor of another process failed: ", failure.what());
     }
-    received->mapping.reset();
-  } catch (const std::exception& failure) {
-    TORCH_WARN("work on a tensor of another process failed: ", failure.what());
   }
+  received->mapping.reset();
   received->words->release(received->ticket);
 }
 
@@ -163,7 +166,7 @@ SentStorage send_storage(c10::StorageImpl& storage) {
   if (storage.nbytes() == 0) return sent;
   storage.mutable_data();  // memory that is copied when it is first written is so now
   at::DataPtr& pointer = storage._mutable_data_ptr_no_checks();
-  void* const address = pointer.get();
+  const void* const address = pointer.get();
   TORCH_CHECK(pointer.get_deleter() != &free_received, "Attempted to send NPU tensor received from another process; this is not ",
               "currently supported. Consider cloning before sending.");
   collect(Receivers::kLiving);
@@ -178,7 +181,7 @@ SentStorage send_storage(c10::StorageImpl& storage) {
   ACL_CALL(aclrtIpcMemGetExportKey, range.begin, range.bytes, key.data(), key.size(),
            ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION);
   sent.key = key.data();
-  sent.offset = static_cast<size_t>(static_cast<char*>(address) - static_cast<char*>(range.begin));
+  sent.offset = static_cast<size_t>(static_cast<const char*>(address) - static_cast<const char*>(range.begin));
   sent.words = SharedWords::own().handle();
 
   // A queue sends from a thread of its own, whose current stream is not that of the program.
@@ -200,12 +203,17 @@ c10::Storage receive_storage(const SentStorage& sent) {
   const BoundDevice bound(sent.device);
   auto received = std::make_unique<Received>();
   received->words = SharedWords::open(sent.words);
-  received->mapping = Mapping::open(sent.key, sent.device);
   const NPUStream stream = getCurrentNPUStream();
   received->users.push_back(stream);
-  if (!sent.event.empty()) block_stream(*open_event(sent.event, sent.device), stream);
   received->words->hold(sent.ticket);
   received->ticket = sent.ticket;
+  try {
+    received->mapping = Mapping::open(sent.key, sent.device);
+    if (!sent.event.empty()) block_stream(*open_event(sent.event, sent.device), stream);
+  } catch (...) {
+    received->words->release(sent.ticket);  // or the sender would keep the memory for nobody
+    throw;
+  }
   void* const address = received->mapping->address() + sent.offset;
   at::DataPtr pointer(address, received.release(), &free_received, npu_device(sent.device));
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), sent.bytes, std::move(pointer), nullptr,

@@ -111,7 +111,9 @@ def _release_ipc_counter_npu(cls, ref_counter_handle, ref_counter_offset, device
     _C._npu_drop_sent_storage(ref_counter_handle, ref_counter_offset)
 
 
-def _rebuild_storage(device, handle, size_bytes, offset_bytes, ref_counter_handle, ref_counter_offset, *event):
+def _rebuild_storage(
+    device, handle, size_bytes, offset_bytes, ref_counter_handle, ref_counter_offset, event_handle, event_sync_required
+):
     torch.npu._lazy_init()  # not in a child of fork(), whatever the cache has
     cls = torch.UntypedStorage
     if handle is None or size_bytes == 0:
@@ -119,9 +121,12 @@ def _rebuild_storage(device, handle, size_bytes, offset_bytes, ref_counter_handl
     key = (handle, offset_bytes)
     storage = storage_from_cache(cls, key)
     if storage is not None:
+        if event_sync_required:
+            rebuild_npu_event(device, event_handle).wait(torch.npu.current_stream(device))
         cls._release_ipc_counter_npu(ref_counter_handle, ref_counter_offset, device=device)
         return storage
-    storage = cls._new_shared_npu(device, handle, size_bytes, offset_bytes, ref_counter_handle, ref_counter_offset, *event)
+    counter = ref_counter_handle, ref_counter_offset
+    storage = cls._new_shared_npu(device, handle, size_bytes, offset_bytes, *counter, event_handle, event_sync_required)
     shared_cache[key] = StorageWeakRef(storage)
     return storage
 
