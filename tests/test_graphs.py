@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch_npu import softnpu
 
-from tests.support import cached
+from tests.support import cached, two_devices
 
 pytestmark = cached
 
@@ -125,6 +125,8 @@ def test_graphed_module_trains_like_the_module():
         same(inputs[1].grad, inputs[0].grad)
         for ours, theirs in zip(npu.parameters(), cpu.parameters(), strict=True):
             same(ours.grad, theirs.grad)
+    with pytest.raises(ValueError, match=r"tensor 0 is of shape \(1, 8\), but .* \(10, 8\)"):
+        npu(torch.ones(1, 8, device="npu"))
     npu.eval()
     same(npu(torch.ones(3, 8, device="npu")).detach(), cpu(torch.ones(3, 8)).detach())  # another shape: not the graph
 
@@ -249,6 +251,7 @@ def test_random_operators_draw_anew_with_each_replay_as_eager_calls_would():
 
     def work():
         dropped = nn.functional.dropout(x, 0.5)
+        assert torch.rand(0, device="npu").numel() == torch.bernoulli(x[:0]).numel() == 0
         return dropped, torch.randn(50, device="npu"), torch.randint(100, (50,), device="npu")
 
     torch.npu.manual_seed(7)
@@ -360,6 +363,26 @@ def test_memory_belongs_to_the_graph_until_it_goes():
     assert torch.npu.memory_reserved() <= before
 
 
+@two_devices
+def test_memory_of_another_device_belongs_to_the_graph_too():
+    x, stream = torch.ones(1000, device="npu:1"), torch.npu.Stream(1)
+    graph = torch.npu.NPUGraph()
+    torch.npu.synchronize(1)
+    with torch.npu.graph(graph):
+        first = torch.npu.current_stream()
+        stream.wait_stream(first)
+        with torch.npu.stream(stream):
+            y = (x + 1) * (x + 2)
+        first.wait_stream(stream)
+    with torch.npu.stream(stream):
+        other = [torch.zeros(1000, device="npu:1") for _ in range(8)]
+    torch.npu.synchronize(1)
+    graph.replay()
+    torch.npu.synchronize()
+    same(y, torch.full((1000,), 6.0))
+    assert all(bool((each == 0).all()) for each in other), "memory of the graph was given to others"
+
+
 def test_memory_used_by_other_streams_is_kept_until_the_capture_is_over():
     side = torch.npu.Stream()
     x = torch.ones(1 << 16, device="npu")
@@ -460,6 +483,11 @@ def test_operators_with_a_handler_are_updated_between_replays():
         same(y, torch.full((4,), 3.0**exponent + 1))
     with pytest.raises(RuntimeError, match="1 operators"):
         graph.update([{}, {}])
+    with pytest.raises(RuntimeError, match="Cannot cast two"):
+        graph.update([{"exponent": "two"}])
+    graph.update([{"exponent": 5}])
+    graph.replay()
+    same(y, torch.full((4,), 3.0**5 + 1))
 
 
 def test_handlers_decide_what_is_kept_changed_and_returned():

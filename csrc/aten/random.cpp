@@ -58,10 +58,10 @@ Philox draw(const OptionalGenerator& generator, const at::Tensor& tensor) {
               "' device type for generator but found '", generator->device().type(), "'");
   const at::Generator& source = generator.has_value() && generator->defined() ? *generator : getDefaultNPUGenerator();
   if (captures_exist()) [[unlikely]] {
-    if (NPUGraph* graph = NPUGraph::capturing(getCurrentNPUStream()); graph != nullptr && tensor.numel() > 0) {
+    if (NPUGraph* graph = NPUGraph::capturing(getCurrentNPUStream())) {
       find_read_philox();
       const NPUGraph::Draw drawn = graph->draw(source, 4);
-      return {drawn.seed, drawn.offset, drawn.state};
+      return {drawn.seed, drawn.offset, tensor.numel() > 0 ? drawn.state : nullptr};
     }
   }
   const auto [seed, offset] = philox(*at::check_generator<NPUGeneratorImpl>(source), 4);

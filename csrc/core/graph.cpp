@@ -35,6 +35,16 @@ aclmdlRI captured_for(NPUStream stream) {
   return status == ACL_MODEL_RI_CAPTURE_STATUS_NONE ? nullptr : graph;
 }
 
+// Streams of every device may take part in a capture.
+template <typename Function>
+void for_each_cache(const Function& function) {
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) function(device_cache(device));
+}
+
+void release_pool(c10::MempoolId_t pool) {
+  for_each_cache([&](DeviceCache& cache) { cache.release_pool(pool); });
+}
+
 }  // namespace
 
 constinit std::atomic<int> detail::captures{0};
@@ -85,12 +95,11 @@ void NPUGraph::capture_begin(std::optional<c10::MempoolId_t> pool, aclmdlRICaptu
   TORCH_CHECK(stream.id() != 0, "the default stream cannot be captured; make another one current, as torch.npu.graph() does");
   device_ = stream.device_index();
   pool_ = pool.value_or(new_pool_id());
-  DeviceCache& cache = device_cache(device_);
-  cache.retain_pool(pool_, nullptr);
+  for_each_cache([&](DeviceCache& cache) { cache.retain_pool(pool_, nullptr); });
   try {
     ACL_CALL(aclmdlRICaptureBegin, stream.stream(), mode);
   } catch (...) {
-    cache.release_pool(std::exchange(pool_, {0, 0}));
+    release_pool(std::exchange(pool_, {0, 0}));
     throw;
   }
   captured_ = stream;
@@ -183,7 +192,7 @@ void NPUGraph::reset() {
   }
   if (graph_ != nullptr) ACL_FN(aclmdlRIDestroy)(std::exchange(graph_, nullptr));
   randoms_.clear();
-  device_cache(device_).release_pool(pool);
+  release_pool(pool);
 }
 
 c10::MempoolId_t NPUGraph::pool() const {

@@ -9,6 +9,7 @@ arguments that changed, which replaces those of the tasks, and records the event
 must write where it wrote before, so that a handler gives it an `out`.
 """
 
+import contextlib
 import copy
 import logging
 from typing import ClassVar
@@ -129,9 +130,11 @@ class UpdatableCapture(TorchDispatchMode):
             self._stream = streams.Stream()
         with streams.stream(self._stream):
             use = _C._UsePool(pool, self._stream.device_index)
-            for record, given in zip(self.records, inputs, strict=True):
-                self._update(record, given)
-            del use
+            try:
+                for record, given in zip(self.records, inputs, strict=True):
+                    self._update(record, given)
+            finally:
+                del use
 
     def _update(self, record, given):
         handler = _HANDLERS.get(record.func.__name__)
@@ -142,8 +145,11 @@ class UpdatableCapture(TorchDispatchMode):
         graphs.graph_task_update_begin(self._stream, record.handle)
         try:
             record.func(*record.args, **record.kwargs)
-        finally:
-            graphs.graph_task_update_end(self._stream)
+        except BaseException:
+            with contextlib.suppress(RuntimeError):  # it lacks the tasks of the operator that raised
+                graphs.graph_task_update_end(self._stream)
+            raise
+        graphs.graph_task_update_end(self._stream)
         record.event.record(self._stream)
 
 

@@ -88,6 +88,11 @@ class _Part:
         flat = pytree.arg_tree_leaves(*args)
         if len(flat) != len(self.flat_args):
             raise ValueError(f"the graph was captured with {len(self.flat_args)} tensors, but {len(flat)} are given")
+        for number, (static, given) in enumerate(zip(self.flat_args, flat, strict=True)):
+            if static.shape != given.shape:
+                raise ValueError(
+                    f"tensor {number} is of shape {tuple(given.shape)}, but the graph was captured with {tuple(static.shape)}"
+                )
         return pytree.tree_unflatten(_Replay.apply(self, *flat, *self.parameters), self.result_spec)
 
     def replacement(self):
