@@ -186,13 +186,13 @@ void DeviceCache::record_stream(Block* block, NPUStream stream) {
 
 MemoryRange DeviceCache::segment_of(const Block& block) const {
   const std::lock_guard lock(mutex_);
-  const Block *first = &block, *last = &block;
-  while (first->before != nullptr) first = first->before;
-  while (last->after != nullptr) last = last->after;
   if (const ExpandableSegment* segment = block.expandable) {
     char* const begin = segment->page_of(block.address);
     return {begin, static_cast<size_t>(segment->next_page(block.address + block.size) - begin), block.cache->stream};
   }
+  const Block *first = &block, *last = &block;
+  while (first->before != nullptr) first = first->before;
+  while (last->after != nullptr) last = last->after;
   return {first->address, static_cast<size_t>(last->address + last->size - first->address), block.cache->stream};
 }
 
@@ -353,6 +353,7 @@ Block* DeviceCache::divide(Block* block, size_t size) {
   rest->size = block->size - size;
   rest->cache = block->cache;
   rest->is_small = block->is_small;
+  rest->is_oversize_segment = false;
   rest->expandable = block->expandable;
   rest->before = block;
   rest->after = block->after;

@@ -38,7 +38,7 @@ class DeviceCache {
   void free(Block* block) noexcept;
   void record_stream(Block* block, NPUStream stream);
 
-  // What the device gave, of which `block` is a part.
+  // What the device gave, of which `block` is a part; of an expandable segment, the pages that it lies on.
   MemoryRange segment_of(const Block& block) const;
 
   // Gives segments of a pool that are free back to the device, after waiting for the streams that used them. {0, 0}: of the
