@@ -191,7 +191,7 @@ std::optional<Allocation> Heap::find(const void* pointer) const {
 MemoryInfo Heap::inspect(const void* pointer) const {
   const size_t offset = offset_of(pointer);
   if (offset >= span_.bytes) {
-    const std::optional<Allocation> range = MappedRanges::instance().find_at_once(pointer);
+    const std::optional<Allocation> range = MappedRanges::find_at_once(pointer);
     return range ? MemoryInfo{MemoryState::kLive, *range} : MemoryInfo{};
   }
   Place place = locate(offset);

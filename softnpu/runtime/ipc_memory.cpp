@@ -211,6 +211,7 @@ Result<std::vector<Piece>> read_pieces(const ForeignFile& table, const Key& key)
     SOFTNPU_RETURN_IF_ERROR(read_record(table, key, number, record));
     pieces.push_back({static_cast<off_t>(record.offset), record.bytes});
   }
+  SOFTNPU_RETURN_IF_ERROR(read_record(table, key, key.record, record));  // none of them belongs to another export by now
   return pieces;
 }
 

@@ -12,6 +12,7 @@ MappedRanges& MappedRanges::instance() {
 
 void MappedRanges::add(std::byte* begin, size_t bytes, const void* reservation) {
   const std::unique_lock lock(mutex_);
+  is_used_.store(true, std::memory_order_release);
   auto range = ranges_.emplace(begin, Range{bytes, reservation}).first;
   const auto join_next = [&](auto first) {
     const auto next = std::next(first);
@@ -43,9 +44,11 @@ std::optional<Allocation> MappedRanges::find(const void* pointer) const {
   return look_up(pointer);
 }
 
-std::optional<Allocation> MappedRanges::find_at_once(const void* pointer) const {
-  const std::shared_lock lock(mutex_, std::try_to_lock);
-  return lock.owns_lock() ? look_up(pointer) : std::nullopt;
+std::optional<Allocation> MappedRanges::find_at_once(const void* pointer) {
+  if (!is_used_.load(std::memory_order_acquire)) return std::nullopt;
+  const MappedRanges& ranges = instance();
+  const std::shared_lock lock(ranges.mutex_, std::try_to_lock);
+  return lock.owns_lock() ? ranges.look_up(pointer) : std::nullopt;
 }
 
 std::optional<Allocation> MappedRanges::look_up(const void* pointer) const {

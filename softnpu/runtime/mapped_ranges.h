@@ -8,6 +8,7 @@
 // reservation are one range: an array may lie across them.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <optional>
 #include <shared_mutex>
@@ -27,8 +28,8 @@ class MappedRanges {
 
   // The range that contains `pointer`.
   std::optional<Allocation> find(const void* pointer) const;
-  // The same for signal handlers: none, too, while another thread changes something.
-  std::optional<Allocation> find_at_once(const void* pointer) const;
+  // The same for signal handlers: none, too, while another thread changes something. Allocates nothing.
+  static std::optional<Allocation> find_at_once(const void* pointer);
 
  private:
   struct Range {
@@ -38,7 +39,8 @@ class MappedRanges {
 
   std::optional<Allocation> look_up(const void* pointer) const;
 
-  mutable std::shared_mutex mutex_;  // guards the following
+  static inline constinit std::atomic<bool> is_used_{false};  // a range was added
+  mutable std::shared_mutex mutex_;                           // guards the following
   std::map<std::byte*, Range> ranges_;
 };
 
