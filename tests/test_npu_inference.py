@@ -265,6 +265,10 @@ def test_the_gated_delta_rule(device):
     close(given.cpu(), state)
     close(torch_npu.npu_recurrent_gated_delta_rule(put(q), put(k), put(v), given, **options).cpu(), torch.cat(expected))
     close(given.cpu(), wanted)
+    options["actual_seq_lengths"] = put(torch.tensor([3, 2, 0]))  # the last sequence has no tokens
+    options["num_accepted_tokens"] = put(torch.tensor([2, 1, 1]))
+    again = torch_npu.npu_recurrent_gated_delta_rule(put(q), put(k), put(v), put(state.clone()), **options)
+    close(again.cpu(), torch.cat(expected))
     ones, zeros = torch.ones(5, 4), torch.zeros(5, 4)
     plain = torch_npu.npu_recurrent_gated_delta_rule(put(q), put(k), put(v), put(state.clone()))
     each = [delta_rule(*(x[t : t + 1] for x in (q, k, v, ones, zeros, torch.zeros(5, 4, 4))), 0.5, state[t])[0] for t in range(5)]

@@ -45,6 +45,8 @@ def npu_recurrent_gated_delta_rule(
     out = torch.zeros_like(precise(value))
     start = 0
     for i, length in enumerate(lengths):
+        if length == 0:
+            continue
         accepted = 0 if num_accepted_tokens is None else num_accepted_tokens[i].long() - 1
         first = precise(state[slots[start + accepted]])
         own = slice(start, start + length)

@@ -6,7 +6,7 @@ import itertools
 import torch
 
 from ._define import check, op, precise, precisely
-from ._tokens import read
+from ._tokens import read, visible
 from .attention import _attend
 from .indexer import chosen
 
@@ -89,7 +89,7 @@ def npu_nsa_select_attention(
     shape = (query.size(0), key.size(1), select_block_count)
     check(tuple(topk_indices.shape) == shape, name, f"topk_indices are {list(shape)}, not {list(topk_indices.shape)}")
     q, k = read(query, "TND", actual_seq_qlen, name), read(key, "TND", actual_seq_kvlen, name)
-    seen = (q.sequence.unsqueeze(2) == k.sequence.unsqueeze(1)) & q.counts.unsqueeze(2) & k.counts.unsqueeze(1)
+    seen = visible(q, k, causal=False)
     if atten_mask is not None:
         seen = seen & ~atten_mask.bool()[q.place[0].unsqueeze(1), k.place[0]]
     seen = seen.unsqueeze(1) & chosen(topk_indices, k.place, q.x.shape[:2], select_block_size)
