@@ -285,6 +285,11 @@ def wait_for(event, x):
     return (x + 1).tolist()
 
 
+def test_an_event_of_several_processes_says_so():
+    event = torch.npu.Event(interprocess=True)
+    assert repr(event) == repr(torch.npu.Event.from_ipc_handle("npu", event.ipc_handle())) == "<torch.npu.Event interprocess>"
+
+
 def test_events_are_sent(worker):
     x = torch.zeros(3, device="npu")
     event = torch.npu.Event(interprocess=True)
@@ -307,7 +312,8 @@ def test_every_device_has_memory_to_share(worker):
 
 
 @cached
-def test_a_receiver_that_dies_has_let_go():
+@pytest.mark.parametrize("is_waited_for", [True, False], ids=["joined", "zombie"])
+def test_a_receiver_that_dies_has_let_go(is_waited_for):
     worker = Worker()
     gc.collect()
     torch.npu.ipc_collect()
@@ -318,9 +324,12 @@ def test_a_receiver_that_dies_has_let_go():
     torch.npu.ipc_collect()
     assert torch.npu.memory_allocated() > before
     os.kill(worker.process.pid, signal.SIGKILL)
-    worker.process.join()
+    os.waitid(os.P_PID, worker.process.pid, os.WEXITED | os.WNOWAIT)
+    if is_waited_for:
+        worker.process.join()
     torch.npu.ipc_collect()
     assert torch.npu.memory_allocated() == before
+    worker.process.join()
 
 
 # Within one process: a message whose sender no longer has the tensor is opened as in another process.
@@ -468,6 +477,36 @@ def test_a_sender_that_has_ended_is_named(python):
     assert "this process ends while others have tensors on npu that it sent" in done.stderr
     with pytest.raises(RuntimeError, match=r"that sent a tensor on npu .*must be alive"):
         pickle.loads(bytes.fromhex(done.stdout.strip()))
+
+
+def receive_when_the_sender_ends(connection, queue, ends):
+    torch.ones(1, device="npu")
+    connection.send("ready")
+    ends.wait()
+    print(queue.get().tolist(), connection.recv().tolist(), flush=True)
+
+
+def test_a_sender_that_waits_for_its_children_at_its_end_is_not_warned(python):
+    # multiprocessing waits for them, and sends what is in queues, after most other functions that run at exit.
+    done = python(
+        """
+        import multiprocessing.util, sys, torch
+        sys.path.insert(0, sys.argv[1])
+        from test_multiprocessing import receive_when_the_sender_ends
+        context = torch.multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        queue, ends = context.Queue(), context.Event()
+        child = context.Process(target=receive_when_the_sender_ends, args=(there, queue, ends))
+        child.start()
+        here.recv()
+        queue.put(torch.ones(2, device="npu"))
+        here.send(torch.zeros(2, device="npu"))
+        multiprocessing.util.Finalize(None, ends.set, exitpriority=1)
+        """,
+        os.path.dirname(__file__),
+    )
+    assert done.stdout == "[1.0, 1.0] [0.0, 0.0]\n", done.stderr
+    assert not done.stderr
 
 
 def test_a_child_of_fork_sends_and_receives_nothing(python):

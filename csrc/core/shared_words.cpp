@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <map>
 
 namespace torch_npu {
@@ -34,7 +35,14 @@ constexpr Word make_word(uint32_t generation, uint32_t holder) { return uint64_t
 constexpr uint32_t generation_of(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
 constexpr uint32_t low_half(uint64_t word) { return static_cast<uint32_t>(word); }
 
-bool is_alive(uint32_t pid) { return kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH; }
+// One that has ended, and whose parent has not waited for it yet, is not.
+bool is_alive(uint32_t pid) {
+  std::ifstream file(c10::str("/proc/", pid, "/stat"));
+  std::string line;
+  if (!std::getline(file, line)) return kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
+  const size_t name_end = line.rfind(')');  // the state is the word behind it
+  return name_end == std::string::npos || line.find_first_of("ZX", name_end) != name_end + 2;
+}
 
 }  // namespace
 

@@ -8,10 +8,10 @@ every receiver has let go of it, as csrc/core/shared_memory.h says. Start proces
 fork() cannot use a device that its parent used. What was received cannot be sent on: clone it first.
 """
 
-import atexit
 import threading
 import warnings
 from multiprocessing.reduction import ForkingPickler
+from multiprocessing.util import Finalize
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef, reduce_storage, shared_cache, storage_from_cache
@@ -138,7 +138,8 @@ def _warn_at_exit():
     global _warns_at_exit
     if not _warns_at_exit:
         _warns_at_exit = True
-        atexit.register(_warn_of_receivers)
+        # After multiprocessing has waited for children (0) and for the threads that feed queues (-5).
+        Finalize(None, _warn_of_receivers, exitpriority=-100)
 
 
 def _warn_of_receivers():
