@@ -47,7 +47,7 @@ void throw_out_of_memory(const OutOfMemory& event) {
                    " already allocated; ", format_size(event.active), " current active; ", format_size(event.free), " free; ",
                    allowed, format_size(event.reserved), " reserved in total by PyTorch).", reason,
                    " If much more is reserved than allocated, memory is fragmented, and "
-                   "PYTORCH_NPU_ALLOC_CONF=max_split_size_mb:<n> may help.");
+                   "PYTORCH_NPU_ALLOC_CONF=expandable_segments:True may help.");
 }
 
 }  // namespace torch_npu

@@ -175,6 +175,8 @@ class Event(torch.Event):
         return ctypes.c_void_p(self.npu_event)
 
     def __repr__(self):
+        if self._shared is not None:  # whether another process recorded it is not known here
+            return "<torch.npu.Event interprocess>"
         return f"<torch.npu.Event {'recorded' if self.npu_event else 'not recorded'}>"
 
 
