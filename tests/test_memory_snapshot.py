@@ -73,6 +73,7 @@ def test_memory_that_another_stream_uses_is_pending():
     side = torch.npu.Stream()
     x, y = make(4096), torch.zeros(1 << 20, device="npu")
     address = x.data_ptr()
+    side.wait_stream(torch.npu.current_stream())
     with torch.npu.stream(side):
         for _ in range(200):
             y.exp_()
