@@ -1,5 +1,6 @@
 #include "runtime/graph.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <tuple>
@@ -117,11 +118,28 @@ uint32_t Graph::add(std::unique_ptr<RecordedTask> task, uint32_t lane, std::vect
   return size() - 1;
 }
 
+void Graph::place_tasks() {
+  constexpr uint64_t kRoom = TaskQueue::kCapacity / 2;
+  struct Last {
+    uint32_t place;
+    uint64_t tasks = 0;
+  };
+  const bool may_be_held = std::ranges::any_of(nodes_, [](const Node& node) { return node.replay_kind->ready != nullptr; });
+  std::vector<Last> lanes;
+  for (place_count_ = 0; place_count_ < lane_count_; ++place_count_) lanes.push_back({place_count_});
+  for (Node& node : nodes_) {
+    Last& last = lanes[node.lane];
+    last.tasks += 1 + node.after.size();
+    if (may_be_held && last.tasks > kRoom) last = {place_count_++, 2 + node.after.size()};
+    node.place = last.place;
+  }
+}
+
 Status Graph::prepare_lanes(Stream& target) {
   // Once the last replay is over its end has passed on what failed in a lane.
   const bool is_idle = last_replay_.queue == nullptr || last_replay_.queue->reached(last_replay_.ticket);
-  extra_lanes_.reserve(lane_count_ - 1);
-  for (size_t i = 0; i + 1 < lane_count_; ++i) {
+  extra_lanes_.reserve(place_count_ - 1);
+  for (size_t i = 0; i + 1 < place_count_; ++i) {
     const bool exists = i < extra_lanes_.size();
     if (exists && extra_lanes_[i].is_live() && &extra_lanes_[i].stream->context() == &target.context()) {
       if (is_idle) static_cast<void>(extra_lanes_[i].stream->take_failure());
@@ -140,20 +158,20 @@ Status Graph::prepare_lanes(Stream& target) {
 }
 
 Status Graph::queue_tasks(Stream& target) {
-  const auto stream_of = [&](uint32_t lane) -> Stream& { return lane == 0 ? target : *extra_lanes_[lane - 1].stream; };
-  std::vector<Ticket> tickets;
-  tickets.reserve(nodes_.size());
+  std::vector<QueueMark> marks;
+  marks.reserve(nodes_.size());
+  std::vector<QueueMark> newest(lane_count_);
   for (Node& node : nodes_) {
-    Stream& stream = stream_of(node.lane);
-    for (const uint32_t number : node.after) {
-      SOFTNPU_RETURN_IF_ERROR(stream.wait_for({&stream_of(nodes_[number].lane).queue(), tickets[number]}));
-    }
+    Stream& stream = node.place == 0 ? target : *extra_lanes_[node.place - 1].stream;
+    SOFTNPU_RETURN_IF_ERROR(stream.wait_for(newest[node.lane]));
+    for (const uint32_t number : node.after) SOFTNPU_RETURN_IF_ERROR(stream.wait_for(marks[number]));
     Ref reference = share();
     const Replayed payload{this, &node};
     SOFTNPU_RETURN_IF_ERROR(
         Faults::submit(FaultPoint::kLaunch, stream, *node.replay_kind, &payload, sizeof payload, node.cost()));
     static_cast<void>(reference.release());
-    tickets.push_back(stream.queue().submitted());
+    marks.push_back({&stream.queue(), stream.queue().submitted()});
+    newest[node.lane] = marks.back();
   }
   return {};
 }
@@ -164,6 +182,7 @@ Status Graph::execute(Stream& target) {
             text("the graph was captured on device ", device_->number(), " and cannot run on device ", target.device().number())};
   }
   const std::lock_guard guard(replay_mutex_);
+  if (place_count_ == 0) place_tasks();
   SOFTNPU_RETURN_IF_ERROR(prepare_lanes(target));
   SOFTNPU_RETURN_IF_ERROR(target.wait_for(last_replay_));
   const QueueMark begin{&target.queue(), target.queue().submitted()};

@@ -4,6 +4,8 @@
 //
 // Each stream of the capture is a lane. A replay puts the first lane on the stream it is given and the others on streams of its
 // own, and repeats the order that events gave them; so it runs, fails and is checked for races as the recorded calls would.
+// A graph that waits for something outside, such as an external event, takes as many streams as it needs to be queued without
+// waiting for room: what it waits for may be the caller's next step.
 // Replays of one graph follow each other, on whatever streams. Tasks on their way keep the graph alive: it may be let go at any
 // time.
 #pragma once
@@ -80,6 +82,7 @@ class Graph {
     Lock lock;                           // held while the task runs: an update waits for it
     const SoftnpuTaskKind* replay_kind = nullptr;
     uint32_t lane = 0;
+    uint32_t place = 0;           // which stream of a replay gets it; 0 for the one that it is given
     std::vector<uint32_t> after;  // of other lanes
 
     uint64_t cost() {
@@ -98,6 +101,7 @@ class Graph {
   explicit Graph(Device& device) : device_(&device) {}
   ~Graph();
   static const SoftnpuTaskKind& replay_kind(const SoftnpuTaskKind& kind);
+  void place_tasks();
   Status prepare_lanes(Stream& target);
   Status queue_tasks(Stream& target);
 
@@ -107,7 +111,8 @@ class Graph {
   uint32_t lane_count_ = 1;
 
   std::mutex replay_mutex_;        // one replay is queued after the other; guards the following
-  std::vector<Lane> extra_lanes_;  // streams of the lanes from 1 on
+  uint32_t place_count_ = 0;       // 0 before the first replay
+  std::vector<Lane> extra_lanes_;  // streams of the places from 1 on
   QueueMark last_replay_{};        // its end
 };
 

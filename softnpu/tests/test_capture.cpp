@@ -421,6 +421,40 @@ TEST_F(CaptureTest, AnExternalEventHoldsAReplayUntilItIsRecorded) {
   EXPECT_EQ(log(), "123");
 }
 
+TEST_F(CaptureTest, AHeldReplayIsQueuedWithoutWaitingForRoom) {
+  constexpr int kTasks = 3000;
+  Stream stream = make_stream(), other = make_stream(), update = make_stream();
+  aclrtEvent made = nullptr;
+  ASSERT_ACL(aclrtCreateEventWithFlag(&made, ACL_EVENT_EXTERNAL));
+  Event event(made), fork = make_event(), join = make_event();
+  ASSERT_ACL(aclmdlRICaptureBegin(stream, kGlobal));
+  ASSERT_ACL(aclrtStreamWaitEvent(stream, event));
+  ASSERT_ACL(aclrtResetEvent(event, stream));
+  ASSERT_ACL(aclrtRecordEvent(fork, stream));
+  ASSERT_ACL(aclrtStreamWaitEvent(other, fork));
+  std::atomic<int> counts[2] = {0, 0}, disorder{0};
+  for (int i = 0; i < kTasks; ++i) {
+    for (const int side : {0, 1}) {
+      ASSERT_ACL(launch(side == 0 ? stream : other, {.run = [&counts, &disorder, side, i](char*) {
+                          if (counts[side]++ % kTasks != i) ++disorder;
+                          return aclError(ACL_SUCCESS);
+                        }}));
+    }
+  }
+  ASSERT_ACL(aclrtRecordEvent(join, other));
+  ASSERT_ACL(aclrtStreamWaitEvent(stream, join));
+  Graph graph = end(stream);
+  for (const int turn : {1, 2}) {
+    ASSERT_ACL(aclmdlRIExecuteAsync(graph, stream));
+    EXPECT_EQ(counts[0] + counts[1], (turn - 1) * 2 * kTasks) << "the replay did not wait";
+    ASSERT_ACL(aclrtRecordEvent(event, update));
+    ASSERT_ACL(aclrtSynchronizeStream(stream));
+    EXPECT_EQ(counts[0], turn * kTasks);
+    EXPECT_EQ(counts[1], turn * kTasks);
+  }
+  EXPECT_EQ(disorder, 0);
+}
+
 TEST_F(CaptureTest, DestroyingACapturedStreamEndsIt) {
   Stream stream = make_stream();
   ASSERT_ACL(aclmdlRICaptureBegin(stream, kGlobal));
@@ -514,8 +548,8 @@ TEST(CaptureModes, AreTheSameInEveryLaunchMode) {
   REQUIRE_SOFTNPU();
   for (const std::string mode : {"queue", "sync", "shuffle"}) {
     SCOPED_TRACE(mode);
-    EXPECT_CHILD_PASSES("CaptureTest.*-*AnExternalEventHolds*:*StreamsWithoutOrder*:*WhileItRuns*", {"SOFTNPU_LAUNCH=" + mode},
-                        60s);
+    EXPECT_CHILD_PASSES("CaptureTest.*-*AnExternalEventHolds*:*AHeldReplay*:*StreamsWithoutOrder*:*WhileItRuns*",
+                        {"SOFTNPU_LAUNCH=" + mode}, 60s);
   }
 }
 
