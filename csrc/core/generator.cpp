@@ -23,6 +23,21 @@ struct DefaultGenerator {
   at::Generator generator;
 };
 
+// Where captured calls draw from next, counted from where a replay will find the generator. Null if none are captured.
+uint64_t* captured_offset(const NPUGeneratorImpl& generator) {
+  if (!captures_exist()) return nullptr;
+  torch_npu::NPUGraph* graph = torch_npu::NPUGraph::capturing(torch_npu::getCurrentNPUStream());
+  if (graph == nullptr) return nullptr;
+  auto* itself = const_cast<NPUGeneratorImpl*>(&generator);
+  return &graph->drawn(at::Generator(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(itself)));
+}
+
+void check_seed_stays() {
+  TORCH_CHECK(!captures_exist() || !is_capturing(torch_npu::getCurrentNPUStream()),
+              "the seed of a generator cannot be set while the current stream is being captured for a graph: replays draw with ",
+              "the seed that the generator has then. Set it before a replay");
+}
+
 }  // namespace
 
 NPUGeneratorImpl::NPUGeneratorImpl(c10::DeviceIndex device_index)
@@ -47,13 +62,20 @@ PhiloxNpuState NPUGeneratorImpl::philox_npu_state(uint64_t increment) {
 std::shared_ptr<NPUGeneratorImpl> NPUGeneratorImpl::clone() const { return std::shared_ptr<NPUGeneratorImpl>(clone_impl()); }
 
 void NPUGeneratorImpl::set_current_seed(uint64_t seed) {
+  check_seed_stays();
   seed_ = seed;
   offset_ = 0;
 }
 
 void NPUGeneratorImpl::set_offset(uint64_t offset) {
   TORCH_CHECK(offset % 4 == 0, "the offset of an NPU generator must be a multiple of 4, but is ", offset);
-  offset_ = offset;
+  uint64_t* captured = captured_offset(*this);
+  (captured == nullptr ? offset_ : *captured) = offset;
+}
+
+uint64_t NPUGeneratorImpl::get_offset() const {
+  const uint64_t* captured = captured_offset(*this);
+  return captured == nullptr ? offset_ : *captured;
 }
 
 uint64_t NPUGeneratorImpl::seed() {
@@ -67,6 +89,7 @@ void NPUGeneratorImpl::set_state(const c10::TensorImpl& new_state) {
               " bytes, but ", new_state.numel(), " were given");
   uint64_t words[2];
   std::memcpy(words, new_state.data(), kStateSize);
+  if (words[0] != seed_) check_seed_stays();
   set_offset(words[1]);
   seed_ = words[0];
 }
@@ -74,7 +97,7 @@ void NPUGeneratorImpl::set_state(const c10::TensorImpl& new_state) {
 c10::intrusive_ptr<c10::TensorImpl> NPUGeneratorImpl::get_state() const {
   const at::Tensor state = at::detail::empty_cpu({static_cast<int64_t>(kStateSize)}, c10::ScalarType::Byte, std::nullopt,
                                                  std::nullopt, std::nullopt, std::nullopt);
-  const uint64_t words[2] = {seed_, offset_};
+  const uint64_t words[2] = {seed_, get_offset()};
   std::memcpy(state.mutable_data_ptr(), words, kStateSize);
   return state.getIntrusivePtr();
 }

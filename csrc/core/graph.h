@@ -71,6 +71,8 @@ class C10_EXPORT NPUGraph {
   };
   // Of `generator`, for `count` numbers per element; only by calls of this graph's capture.
   Draw draw(const at::Generator& generator, uint64_t count);
+  // What calls of this graph's capture take for the generator's offset, and move: how far they have drawn.
+  uint64_t& drawn(const at::Generator& generator) { return random_of(generator).drawn; }
   // The graph whose capture `stream` takes part in; null for none.
   static NPUGraph* capturing(NPUStream stream);
 

@@ -48,13 +48,14 @@ class TORCH_NPU_API NPUGeneratorImpl final : public c10::GeneratorImpl {
   uint64_t seed() override;
   // Throws unless `offset` is a multiple of 4.
   void set_offset(uint64_t offset) override;
-  uint64_t get_offset() const override { return offset_; }
+  // While the current stream is captured for a graph: counted from where a replay will find the generator.
+  uint64_t get_offset() const override;
   void set_state(const c10::TensorImpl& new_state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
 
   // Other names of the offset.
   void set_philox_offset_per_thread(uint64_t offset) { set_offset(offset); }
-  uint64_t philox_offset_per_thread() const { return offset_; }
+  uint64_t philox_offset_per_thread() const { return get_offset(); }
 
   // Seed and offset for `increment` numbers per element; the offset moves behind them.
   std::pair<uint64_t, uint64_t> philox_engine_inputs(uint64_t increment);
