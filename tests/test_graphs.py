@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from torch_npu import softnpu
 
 from tests.support import cached, two_devices
@@ -154,6 +155,8 @@ def test_graphed_functions_of_a_tuple_keep_structure_and_unused_inputs():
     (expected["sum"].exp().sum() + expected["product"].sum()).backward()
     total.backward()
     same(ours.grad, a.grad)
+    with pytest.raises(ValueError, match=r"shape \[4\] for tensor 1, but \[1\]"):
+        graphed[0](ours, b[:1].npu())
     with pytest.raises(TypeError, match="int"):
         torch.npu.make_graphed_callables(first, (torch.ones(2, device="npu"), 3))
     hooked = mlp().npu()
@@ -281,6 +284,43 @@ def test_a_generator_of_the_program_is_followed_too():
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
     assert torch.equal(drawn[2], torch.rand(20, device="npu", generator=generator.manual_seed(4)).cpu())
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpointed_work_draws_the_same_numbers_when_it_runs_again(use_reentrant):
+    x = torch.ones(1000, device="npu", requires_grad=True)
+
+    def work():
+        dropped = checkpoint(lambda value: nn.functional.dropout(value * 1, 0.5), x, use_reentrant=use_reentrant)
+        dropped = nn.functional.dropout(dropped, 0.3)
+        (gradient,) = torch.autograd.grad(dropped.sum(), x) if not use_reentrant else (backward(dropped),)
+        return dropped.detach(), gradient
+
+    def backward(dropped):
+        x.grad = None
+        dropped.sum().backward()
+        return x.grad
+
+    torch.npu.manual_seed(7)
+    with torch.npu.stream(torch.npu.Stream()):
+        expected = [[value.cpu() for value in work()] for _ in range(2)]
+    after = torch.npu.get_rng_state()
+    torch.npu.manual_seed(7)
+    graph, results = capture(work)
+    for each in expected:
+        graph.replay()
+        for ours, theirs in zip(results, each, strict=True):
+            assert torch.equal(ours.cpu(), theirs)
+    assert torch.equal(torch.npu.get_rng_state(), after)
+
+
+def test_a_capture_leaves_the_seed_alone():
+    state = torch.npu.get_rng_state()
+    for change in (lambda: torch.npu.manual_seed(state[0].item() + 1), torch.npu.seed):
+        with pytest.raises(RuntimeError, match="seed of a generator"), torch.npu.graph(torch.npu.NPUGraph()):
+            torch.rand(4, device="npu")
+            change()
+        assert torch.equal(torch.npu.get_rng_state(), state)
 
 
 WAITS = {
@@ -488,6 +528,18 @@ def test_operators_with_a_handler_are_updated_between_replays():
     graph.update([{"exponent": 5}])
     graph.replay()
     same(y, torch.full((4,), 3.0**5 + 1))
+
+    def long():
+        powers, total = (x + 1).pow(2), torch.zeros(4, device="npu")
+        for _ in range(2000):
+            total.add_(powers)
+        return total
+
+    graph, total = capture(long, auto_dispatch_capture=True)
+    for exponent in (2, 3):
+        graph.replay()  # more than a stream holds; the update below lets it go on
+        graph.update([{"exponent": exponent}])
+        same(total, torch.full((4,), 2000 * 3.0**exponent))
 
 
 def test_handlers_decide_what_is_kept_changed_and_returned():

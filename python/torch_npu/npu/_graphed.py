@@ -91,7 +91,8 @@ class _Part:
         for number, (static, given) in enumerate(zip(self.flat_args, flat, strict=True)):
             if static.shape != given.shape:
                 raise ValueError(
-                    f"tensor {number} is of shape {tuple(given.shape)}, but the graph was captured with {tuple(static.shape)}"
+                    f"the graph was captured with shape {list(static.shape)} for tensor {number}, but {list(given.shape)} is "
+                    "given; graph a callable for each shape"
                 )
         return pytree.tree_unflatten(_Replay.apply(self, *flat, *self.parameters), self.result_spec)
 
