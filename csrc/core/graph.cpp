@@ -15,6 +15,9 @@
 namespace torch_npu {
 namespace {
 
+constexpr size_t kMostGenerators = 32;
+constexpr size_t kStateBytes = 2 * sizeof(uint64_t);
+
 // Those that are being captured.
 struct Registry {
   std::mutex mutex;
@@ -105,9 +108,17 @@ void NPUGraph::capture_begin(std::optional<c10::MempoolId_t> pool, aclmdlRICaptu
   captured_ = stream;
   ++detail::captures;
   ++detail::allocation_watchers;
-  Registry& known = registry();
-  const std::lock_guard lock(known.mutex);
-  known.graphs.emplace_back(captured_for(stream), this);
+  {
+    Registry& known = registry();
+    const std::lock_guard lock(known.mutex);
+    known.graphs.emplace_back(captured_for(stream), this);
+  }
+  try {
+    states_ = allocate_memory(kMostGenerators * kStateBytes);
+  } catch (...) {
+    reset();
+    throw;
+  }
 }
 
 void NPUGraph::stop_capturing() {
@@ -138,12 +149,17 @@ void NPUGraph::capture_end() {
 NPUGraph::Random& NPUGraph::random_of(const at::Generator& generator) {
   const auto found = std::ranges::find(randoms_, generator, &Random::generator);
   if (found != randoms_.end()) return *found;
-  return randoms_.emplace_back(Random{generator, allocate_memory(2 * sizeof(uint64_t))});
+  TORCH_CHECK(randoms_.size() < kMostGenerators, "a graph draws from at most ", kMostGenerators, " generators");
+  return randoms_.emplace_back(Random{generator});
+}
+
+void* NPUGraph::state_of(const Random& random) const {
+  const auto position = std::ranges::find(randoms_, &random, [](const Random& each) { return &each; });
+  return static_cast<char*>(states_.get()) + kStateBytes * static_cast<size_t>(position - randoms_.begin());
 }
 
 void NPUGraph::register_generator(const at::Generator& generator) {
   at::check_generator<NPUGeneratorImpl>(generator);
-  const BoundDevice bound(generator.device().index());
   random_of(generator);
 }
 
@@ -151,7 +167,7 @@ NPUGraph::Draw NPUGraph::draw(const at::Generator& generator, uint64_t count) {
   Random& random = random_of(generator);
   const uint64_t offset = random.drawn;
   random.drawn += (count + 3) / 4 * 4;
-  return {.seed = generator.current_seed(), .offset = offset, .state = random.state.get()};
+  return {.seed = generator.current_seed(), .offset = offset, .state = state_of(random)};
 }
 
 // Behind the last replay, which may still read the old ones on another stream.
@@ -161,7 +177,7 @@ void NPUGraph::write_states(NPUStream stream) {
     auto* generator = at::check_generator<NPUGeneratorImpl>(random.generator);
     const std::lock_guard lock(generator->mutex_);
     const uint64_t words[2] = {generator->current_seed(), generator->get_offset()};
-    ACL_CALL(aclrtMemcpyAsync, random.state.get(), sizeof words, words, sizeof words, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE,
+    ACL_CALL(aclrtMemcpyAsync, state_of(random), sizeof words, words, sizeof words, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE,
              stream.stream());
     generator->set_offset(words[1] + random.drawn);
   }
@@ -192,6 +208,7 @@ void NPUGraph::reset() {
   }
   if (graph_ != nullptr) ACL_FN(aclmdlRIDestroy)(std::exchange(graph_, nullptr));
   randoms_.clear();
+  states_.clear();
   release_pool(pool);
 }
 

@@ -79,13 +79,13 @@ class C10_EXPORT NPUGraph {
  private:
   struct Random {
     at::Generator generator;
-    at::DataPtr state;   // on the device: seed and offset
     uint64_t drawn = 0;  // by all calls of one replay
   };
 
   void stop_capturing();
   void check_captured() const;
   Random& random_of(const at::Generator& generator);
+  void* state_of(const Random& random) const;
   void write_states(NPUStream stream);
 
   friend std::optional<c10::MempoolId_t> capture_pool(NPUStream stream);
@@ -95,6 +95,7 @@ class C10_EXPORT NPUGraph {
   std::optional<NPUStream> captured_;  // while it is being captured
   c10::MempoolId_t pool_{0, 0};        // {0, 0} without a graph
   std::deque<Random> randoms_;
+  at::DataPtr states_;  // on the device: seed and offset for each of them. Older than the captured calls, none of which gets it
   NPUEvent replayed_;
 };
 
