@@ -197,6 +197,21 @@ def test_a_graph_of_torch_accelerator(tmp_path):
     assert "aclnnMuls" in (tmp_path / "graph.json").read_text()
 
 
+def test_numbers_of_the_host_are_operands_of_captured_calls():
+    x = torch.full((3,), 4.0, device="npu")
+    number = torch.tensor(2.0)
+
+    def work(x):
+        return 1 - x, 9 // x, torch.atan2(number, x), torch.where(x > 0, x, number), 1 - x.sum(), 5 << x.long()
+
+    graph, results = capture(lambda: work(x))
+    for value in (1.0, 3.0):
+        x.fill_(value)
+        graph.replay()
+        for ours, theirs in zip(results, work(torch.full((3,), value)), strict=True):
+            same(ours, theirs)
+
+
 def test_streams_fork_and_join():
     x = torch.ones(1000, device="npu")
     side = torch.npu.Stream()
@@ -268,6 +283,29 @@ def test_random_operators_draw_anew_with_each_replay_as_eager_calls_would():
             assert torch.equal(ours.cpu(), theirs)
     assert torch.equal(torch.npu.get_rng_state(), after)
     assert not torch.equal(expected[0][0], expected[1][0])
+
+
+def test_no_captured_call_writes_where_a_graph_keeps_seed_and_offset():
+    x = torch.ones(50, device="npu")
+    generator = torch.Generator("npu")
+
+    def work():
+        y = x
+        for _ in range(3):
+            y = (y + 1).sqrt()  # frees memory that later calls get
+        return y * torch.rand(50, device="npu"), (y * 2).sqrt() * torch.rand(50, device="npu", generator=generator)
+
+    def seed():
+        torch.npu.manual_seed(7), generator.manual_seed(8)
+
+    seed()
+    expected = [[value.cpu() for value in work()] for _ in range(2)]
+    graph, results = capture(work)
+    seed()
+    for each in expected:
+        graph.replay()
+        for ours, theirs in zip(results, each, strict=True):
+            same(ours, theirs)
 
 
 def test_a_generator_of_the_program_is_followed_too():

@@ -2,9 +2,11 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_to_copy.h>
+#include <ATen/ops/empty.h>
 
 #include "aten/device_scope.h"
 #include "core/device.h"
+#include "core/graph.h"
 
 namespace torch_npu {
 
@@ -20,7 +22,9 @@ at::Tensor made_plain(const c10::TensorImpl* tensor) {
       c10::intrusive_ptr<c10::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(const_cast<c10::TensorImpl*>(tensor)));
   if (detail::is_on_current_device(tensor)) return borrowed.resolve_conj().resolve_neg();
   check_device(tensor->is_cpu() && tensor->dim() == 0, tensor);
-  return at::_to_copy(borrowed, borrowed.options().device(npu_device(detail::thread_state().current_device)));
+  const auto options = borrowed.options().device(npu_device(detail::thread_state().current_device));
+  if (captures_exist()) return at::empty({}, options).fill_(borrowed.item());  // a copy would wait, which no capture allows
+  return at::_to_copy(borrowed, options);
 }
 
 std::string describe_tensor(const c10::TensorImpl* tensor) {
