@@ -197,3 +197,7 @@ def test_tokens_go_where_a_map_sends_them_and_back(device, pad):
     close(back.cpu(), expected)
     plain = torch_npu.npu_moe_token_unpermute_with_routing_map(rows, index, [4, 3], drop_and_pad=pad)
     close(plain.cpu(), torch.stack([tokens[t] * sum(t == i for i, _ in pairs) for t in range(4)]))
+    with pytest.raises(ValueError, match=r"with at least one of each, not \[0, 3\]"):
+        torch_npu.npu_moe_token_permute_with_routing_map(tokens[:0].to(device), routing[:0].to(device), drop_and_pad=pad)
+    with pytest.raises(ValueError, match=r"with at least one token, not \[0, 3\]"):
+        torch_npu.npu_moe_token_unpermute_with_routing_map(rows[:0], index[:0], [0, 3], drop_and_pad=pad)

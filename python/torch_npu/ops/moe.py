@@ -313,6 +313,7 @@ def npu_moe_token_permute_with_routing_map(tokens, routing_map, *, probs=None, n
     name = "npu_moe_token_permute_with_routing_map"
     count, experts = routing_map.shape
     check(tokens.size(0) == count, name, f"routing_map is [{tokens.size(0)}, experts], not {list(routing_map.shape)}")
+    check(count > 0 and experts > 0, name, f"routing_map is [tokens, experts] with at least one of each, not {[count, experts]}")
     total = count if num_out_tokens is None else num_out_tokens
     sent = routing_map.t().to(torch.int8)
     if drop_and_pad:
@@ -337,6 +338,7 @@ def npu_moe_token_unpermute_with_routing_map(
 ):
     """[n, H], restore_shape: what npu_moe_token_permute_with_routing_map spread, times probs [n, experts], added up per token."""
     name = "npu_moe_token_unpermute_with_routing_map"
+    check(restore_shape[0] > 0, name, f"restore_shape is [tokens, H] with at least one token, not {list(restore_shape)}")
     where = sorted_indices.long()
     if drop_and_pad:
         if probs is not None:
