@@ -340,6 +340,7 @@ def test_checkpointed_work_draws_the_same_numbers_when_it_runs_again(use_reentra
         return x.grad
 
     torch.npu.manual_seed(7)
+    torch.npu.synchronize()
     with torch.npu.stream(torch.npu.Stream()):
         expected = [[value.cpu() for value in work()] for _ in range(2)]
     after = torch.npu.get_rng_state()

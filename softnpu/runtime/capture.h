@@ -50,7 +50,8 @@ TaskGroupPool& task_group_pool();
 class Captures {
  public:
   Status begin(Stream& stream, aclmdlRICaptureMode mode);
-  // The graph, ready to be executed. Whatever it returns, the capture that began with this stream is over then.
+  // The graph, ready to be executed. Whatever it returns, the capture that began with this stream is over then; only another
+  // thread than the one that began it is refused and ends nothing, unless the mode is relaxed.
   Result<GraphSlot*> end(Stream& stream);
   // The capture that the stream takes part in, if any.
   aclmdlRICaptureStatus status(Stream& stream, aclmdlRI* graph);
