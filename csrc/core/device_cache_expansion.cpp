@@ -3,16 +3,10 @@
 
 #include "acl/symbol.h"
 #include "core/device_cache.h"
+#include "core/device_cache_parts.h"
 #include "core/log.h"
 
 namespace torch_npu {
-namespace {
-
-constexpr size_t kHugePage = 1 << 30;
-
-size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
-
-}  // namespace
 
 // Where the least has to be mapped so that a block of `size` is there: in a gap of a segment of this stream, where free
 // neighbours count, or in a new segment. Nowhere, if the device has no addresses for that.
