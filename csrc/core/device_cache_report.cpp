@@ -4,25 +4,10 @@
 
 #include "core/device_cache.h"
 #include "core/memory_pool.h"
+#include "core/memory_stats.h"
 #include "core/out_of_memory.h"
 
 namespace torch_npu {
-namespace {
-
-using c10::CachingAllocator::Stat;
-using c10::CachingAllocator::StatArray;
-
-template <typename Stats, typename Function>
-void for_each_stat(Stats& stats, Function&& function) {
-  for (StatArray* array : {&stats.allocation, &stats.segment, &stats.active, &stats.inactive_split, &stats.allocated_bytes,
-                           &stats.reserved_bytes, &stats.active_bytes, &stats.inactive_split_bytes, &stats.requested_bytes}) {
-    for (Stat& stat : *array) function(stat);
-  }
-  function(stats.oversize_allocations);
-  function(stats.oversize_segments);
-}
-
-}  // namespace
 
 void DeviceCache::out_of_memory(HeldLock& lock, size_t bytes, c10::StreamId id) {
   ++stats_.num_ooms;
@@ -93,17 +78,12 @@ c10::CachingDeviceAllocator::DeviceStats DeviceCache::stats() {
 
 void DeviceCache::reset_accumulated_stats() {
   const std::lock_guard lock(mutex_);
-  for_each_stat(stats_, [](Stat& stat) { stat.reset_accumulated(); });
-  stats_.num_alloc_retries = 0;
-  stats_.num_ooms = 0;
-  stats_.num_sync_all_streams = 0;
-  stats_.num_device_alloc = 0;
-  stats_.num_device_free = 0;
+  reset_sums(stats_);
 }
 
 void DeviceCache::reset_peak_stats() {
   const std::lock_guard lock(mutex_);
-  for_each_stat(stats_, [](Stat& stat) { stat.reset_peak(); });
+  reset_peaks(stats_);
 }
 
 std::pair<size_t, size_t> DeviceCache::usage() const {

@@ -10,6 +10,7 @@
 #include "acl/softnpu.h"
 #include "acl/symbol.h"
 #include "core/allocator_settings.h"
+#include "core/memory_stats.h"
 #include "core/options.h"
 #include "core/out_of_memory.h"
 
@@ -34,14 +35,6 @@ void increase(StatArray& stat, size_t bytes, size_t amount) {
 void decrease(StatArray& stat, size_t bytes, size_t amount) {
   stat[0].decrease(amount);
   stat[bytes <= kMostSmall ? 1 : 2].decrease(amount);
-}
-
-template <typename Stats, typename Function>
-void for_each_array(Stats& stats, Function&& function) {
-  for (StatArray* array : {&stats.allocation, &stats.segment, &stats.active, &stats.allocated_bytes, &stats.reserved_bytes,
-                           &stats.active_bytes, &stats.requested_bytes}) {
-    for (auto& stat : *array) function(stat);
-  }
 }
 
 bool device_checks_memory() {
@@ -249,17 +242,12 @@ c10::CachingDeviceAllocator::DeviceStats UncachedMemory::stats() const {
 
 void UncachedMemory::reset_accumulated_stats() {
   const std::lock_guard lock(mutex_);
-  for_each_array(stats_, [](auto& stat) { stat.reset_accumulated(); });
-  stats_.num_alloc_retries = 0;
-  stats_.num_ooms = 0;
-  stats_.num_sync_all_streams = 0;
-  stats_.num_device_alloc = 0;
-  stats_.num_device_free = 0;
+  reset_sums(stats_);
 }
 
 void UncachedMemory::reset_peak_stats() {
   const std::lock_guard lock(mutex_);
-  for_each_array(stats_, [](auto& stat) { stat.reset_peak(); });
+  reset_peaks(stats_);
 }
 
 std::pair<size_t, size_t> UncachedMemory::usage() const {
