@@ -264,6 +264,13 @@ def test_replays_on_several_streams_follow_each_other():
     same(x, torch.full((1 << 16,), 9.0))
 
 
+def replays_give(graph, results, expected):
+    for each in expected:
+        graph.replay()
+        for ours, theirs in zip(results, each, strict=True):
+            assert torch.equal(ours.cpu(), theirs)
+
+
 def test_random_operators_draw_anew_with_each_replay_as_eager_calls_would():
     x = torch.ones(1000, device="npu")
 
@@ -277,10 +284,7 @@ def test_random_operators_draw_anew_with_each_replay_as_eager_calls_would():
     after = torch.npu.get_rng_state()
     torch.npu.manual_seed(7)
     graph, results = capture(work)
-    for each in expected:
-        graph.replay()
-        for ours, theirs in zip(results, each, strict=True):
-            assert torch.equal(ours.cpu(), theirs)
+    replays_give(graph, results, expected)
     assert torch.equal(torch.npu.get_rng_state(), after)
     assert not torch.equal(expected[0][0], expected[1][0])
 
@@ -346,10 +350,7 @@ def test_checkpointed_work_draws_the_same_numbers_when_it_runs_again(use_reentra
     after = torch.npu.get_rng_state()
     torch.npu.manual_seed(7)
     graph, results = capture(work)
-    for each in expected:
-        graph.replay()
-        for ours, theirs in zip(results, each, strict=True):
-            assert torch.equal(ours.cpu(), theirs)
+    replays_give(graph, results, expected)
     assert torch.equal(torch.npu.get_rng_state(), after)
 
 
