@@ -157,7 +157,7 @@ def test_attention_of_pages_is_that_of_the_sequences():
             for block in range(2):
                 paged[table[batch, block].item()] = x[batch, block * 3 : block * 3 + 3]
         pages.append(paged)
-    options = {"num_heads": 4, "num_key_value_heads": 2, "scale_value": 0.3}
+    options = {"num_heads": 4, "num_key_value_heads": 2, "scale_value": 0.3, "actual_seq_lengths": [6]}
     expected = torch_npu.npu_incre_flash_attention(q[:, :1], k, v, **options)
     out = torch_npu.npu_incre_flash_attention(q[:, :1], *pages, block_table=table, block_size=3, **options)
     assert torch.equal(out, expected)
@@ -291,7 +291,7 @@ def test_inference_of_packed_queries_reads_pages(device, heads_first):
         assert torch.equal(turned, out.transpose(0, 1))
     with pytest.raises(ValueError, match="the layout is BSH, BSND, BNSD or TND"):
         torch_npu.npu_fused_infer_attention_score_v2(q, q, q, input_layout="SBH")
-    with pytest.raises(ValueError, match="block_table and the layout TND need the lengths of the keys"):
+    with pytest.raises(ValueError, match="block_table needs the actual lengths of the keys"):
         torch_npu.npu_fused_infer_attention_score_v2(q, *pages, input_layout="TND", block_table=table)
     with pytest.raises(NotImplementedError, match="does not offer the argument quant_scale_out"):
         torch_npu.npu_fused_infer_attention_score_v2(q, q, q, quant_scale_out=torch.ones(1))

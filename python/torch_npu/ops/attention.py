@@ -2,18 +2,14 @@
 
 Layouts are BSH, SBH, BSND, BNSD (batch, sequence, heads, dimension; H = heads * dimension) and TND, where the sequences of a
 batch lie one behind the other and actual_seq_qlen and actual_seq_kvlen say where each ends. Fewer heads of key and value than of
-query are shared by groups of query heads. A mask hides where it is True. A row that is hidden as a whole gives zeros.
-
-sparse_mode says what the mask means: 0 and 1 as it is (0: and not outside of pre and next tokens), 2 causal from the upper left
-corner, 3 causal from the lower right corner, 4 a band of pre and next tokens from the lower right corner, 5 as it is, 6 as 3,
-with the first prefix[b] keys visible. Without a mask nothing is hidden, whatever the mode is.
+query are shared by groups of query heads. _mask.py says what atten_mask and sparse_mode hide. A query that sees no key gives
+zeros.
 """
 
 import torch
 
 from ._define import check, op, precise, precisely, refuse
-
-EVERYTHING = 2147483647
+from ._mask import EVERYTHING, Mask
 
 
 @op(
@@ -56,7 +52,7 @@ def npu_fusion_attention(
     value eight times. seed repeats a dropout; numels is the size of its mask."""
     name = "npu_fusion_attention"
     refuse(name, padding_mask=padding_mask, dropout_mask=dropout_mask)
-    mask = _Mask(name, atten_mask, sparse_mode, pre_tockens, next_tockens, prefix)
+    mask = Mask(name, atten_mask, sparse_mode, pre_tockens, next_tockens, prefix)
     return _train(
         name, query, key, value, head_num, input_layout, pse, True, mask, scale, keep_prob, actual_seq_qlen, actual_seq_kvlen,
         sink, seed, offset,
@@ -112,7 +108,7 @@ def npu_fusion_attention_v2(
     if query_rope is not None:
         check(input_layout in ("TND", "BSND", "BNSD"), name, f"query_rope needs the layout TND, BSND or BNSD, not {input_layout}")
         query, key = torch.cat((query, query_rope), -1), torch.cat((key, key_rope), -1)
-    mask = _Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, prefix)
+    mask = Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, prefix)
     return _train(
         name, query, key, value, head_num, input_layout, pse, pse_type == 1, mask, scale, keep_prob, actual_seq_qlen,
         actual_seq_kvlen, sink, seed, offset,
@@ -153,7 +149,7 @@ def npu_fusion_attention_v3(
     softmax_max, softmax_sum, empty, seed, offset)."""
     name = "npu_fusion_attention_v3"
     refuse(name, padding_mask=padding_mask)
-    mask = _Mask(name, atten_mask, sparse_mode, pre_tockens, next_tockens, prefix)
+    mask = Mask(name, atten_mask, sparse_mode, pre_tockens, next_tockens, prefix)
     ends = (None if each is None else each.tolist() for each in (actual_seq_qlen, actual_seq_kvlen))
     *results, seed, offset, _ = _train(
         name, query, key, value, head_num, input_layout, pse, True, mask, scale, keep_prob, *ends, sink, 0, 0
@@ -184,44 +180,13 @@ def npu_fused_floyd_attention(query_ik, key_ij, value_ij, key_jk, value_jk, *, a
     return *statistics, out.to(query_ik.dtype)
 
 
-class _Mask:
-    """What is hidden, for the shapes of a pair of sequences."""
-
-    def __init__(self, operator, mask, mode, before, after, prefix):
-        check(0 <= mode <= 6, operator, f"sparse_mode is 0 to 6, not {mode}")
-        check(mode != 6 or mask is None or prefix is not None, operator, "sparse_mode 6 needs prefix")
-        self.mask, self.mode, self.before, self.after, self.prefix = mask, mode, before, after, prefix
-
-    def __call__(self, queries, keys, device, batch=None):
-        """A bool tensor that broadcasts to [batch, heads, queries, keys], or None; batch picks one of the batch."""
-        if self.mask is None:
-            return None
-        hidden = None
-        if self.mode in (0, 1, 5):
-            hidden = self.mask.bool()
-            if hidden.dim() == 3:
-                hidden = hidden.unsqueeze(1)
-            if batch is not None and hidden.dim() == 4 and hidden.size(0) > 1:
-                hidden = hidden[batch : batch + 1]
-            hidden = hidden[..., :queries, :keys]
-        if self.mode in (1, 5) or (self.mode == 0 and min(self.before, self.after) >= EVERYTHING):
-            return hidden
-        corner = 0 if self.mode in (0, 2) else keys - queries
-        row = torch.arange(queries, device=device).unsqueeze(1) + corner
-        column = torch.arange(keys, device=device)
-        if self.mode in (2, 3):
-            return column > row
-        if self.mode == 6:
-            prefix = torch.tensor(self.prefix if batch is None else self.prefix[batch : batch + 1], device=device)
-            return (column > row) & (column >= prefix.view(-1, 1, 1, 1))
-        band = (column < row - self.before) | (column > row + self.after)
-        return band if hidden is None else hidden | band
-
-
 @precisely
 def _attend(q, k, v, scale, hidden, pse, pse_first, sink=None, drop=None):
     """(out, maximum, sum) of BNSD tensors; the latter two are float32, [B, N, S, 1]."""
     dtype = q.dtype
+    if k.size(2) == 0:  # one key that nobody sees, because a maximum needs an element
+        k, v = (torch.cat((x, x.new_zeros(*x.shape[:2], 1, x.size(3))), 2) for x in (k, v))
+        hidden, pse = torch.ones(1, 1, dtype=torch.bool, device=q.device), None
     if dtype in (torch.float16, torch.bfloat16):
         q, k, v = q.float(), k.float(), v.float()
         pse = None if pse is None else pse.float()
@@ -253,14 +218,13 @@ def _train(name, q, k, v, heads, layout, pse, pse_first, mask, scale, keep, ends
     drop = _dropout(keep, seed, q.device, dropped) if keep < 1 else None
     if layout == "TND":
         check(ends_q is not None and ends_kv is not None, name, "the layout TND needs actual_seq_qlen and actual_seq_kvlen")
-        check(len(ends_q) == len(ends_kv), name, f"{len(ends_q)} ends of queries, but {len(ends_kv)} ends of keys")
         check(pse is None, name, "pse is not offered for the layout TND; call it once per sequence, with the layout BSND")
         results = _packed(name, q, k, v, ends_q, ends_kv, mask, lambda *bnsd, hidden: _attend(
             *bnsd, scale, hidden, None, True, sink, drop
         ))  # fmt: skip
     else:
         bnsd = _split(name, q, k, v, heads, layout)
-        hidden = mask(bnsd[0].size(2), bnsd[1].size(2), q.device)
+        hidden = mask(*bnsd[:2])
         out, most, total = _attend(*bnsd, scale, hidden, pse, pse_first, sink, drop)
         results = _joined(out, layout), most, total
     out, most, total = results
@@ -297,16 +261,18 @@ def _joined(out, layout):
 
 def _packed(name, q, k, v, ends_q, ends_kv, mask, attend):
     """Attention of TND tensors, sequence by sequence; the statistics are [T, N, 1]."""
+    check(len(ends_q) == len(ends_kv), name, f"{len(ends_q)} ends of queries, but {len(ends_kv)} ends of keys")
     parts = []
     first_q = first_kv = 0
     for batch, (last_q, last_kv) in enumerate(zip(ends_q, ends_kv, strict=True)):
         last_q, last_kv = int(last_q), int(last_kv)
         if last_q > first_q:
             own = [x.unsqueeze(0).transpose(1, 2) for x in (q[first_q:last_q], k[first_kv:last_kv], v[first_kv:last_kv])]
-            hidden = mask(last_q - first_q, last_kv - first_kv, q.device, batch)
+            hidden = mask(*own[:2], sequence=batch)
             parts.append([x.squeeze(0).transpose(0, 1) for x in attend(*own, hidden=hidden)])
         first_q, first_kv = max(first_q, last_q), max(first_kv, last_kv)
     check(first_q <= q.size(0), name, f"the last sequence ends at {first_q}, but query has {q.size(0)} tokens")
+    check(first_kv <= k.size(0), name, f"the last sequence ends at {first_kv}, but key has {k.size(0)} tokens")
     if first_q < q.size(0):
         rest, heads = q.size(0) - first_q, q.size(1)
         statistics = q.new_zeros((rest, heads, 1), dtype=torch.float32)

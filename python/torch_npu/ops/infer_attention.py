@@ -1,11 +1,16 @@
-"""Attention for inference, of prompts and of new tokens; layouts and masks are those of attention.py."""
+"""Attention for inference, of prompts and of new tokens; layouts are those of attention.py, masks those of _mask.py.
+
+The actual lengths of sequences are one number for all of them, or one for each; more numbers than sequences are ignored. What
+lies beyond them is not read, and gives zeros. Modes 1 to 4 need atten_mask, which is [2048, 2048] for 2 to 4.
+"""
 
 import itertools
 
 import torch
 
 from ._define import check, op, refuse
-from .attention import EVERYTHING, _attend, _joined, _Mask, _packed, _split
+from ._mask import EVERYTHING, Mask
+from .attention import _attend, _joined, _packed, _split
 
 _OUT = "Tensor? workspace=None, Tensor(a!) attention_out, Tensor(b!) softmax_lse"
 
@@ -54,7 +59,7 @@ def npu_prompt_flash_attention(
         quant_scale2=quant_scale2,
         quant_offset2=quant_offset2,
     )
-    mask = _Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, None)
+    mask = _prompt_mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens)
     return _infer(
         name, query, key, value, num_heads, num_key_value_heads, input_layout, pse_shift, mask, scale_value, actual_seq_lengths,
         actual_seq_lengths_kv,
@@ -110,7 +115,7 @@ def npu_incre_flash_attention(
         quant_offset2=quant_offset2,
         kv_padding_size=kv_padding_size,
     )
-    mask = _Mask(name, atten_mask, 1, EVERYTHING, EVERYTHING, None)
+    mask = _mask_of_one_query(name, query, atten_mask, 1)
     return _infer(
         name, query, key, value, num_heads, num_key_value_heads, input_layout, pse_shift, mask, scale_value, None,
         actual_seq_lengths, block_table,
@@ -160,11 +165,15 @@ def npu_fused_infer_attention_score(
 ):
     """(out, lse): attention of prompts or of new tokens, see npu_prompt_flash_attention and npu_incre_flash_attention; lse,
     the log of the softmax' sum, [B, N, S, 1] or [T, N, 1] in float32, is empty unless softmax_lse_flag. query_rope and key_rope
-    are more dimensions of query and key. A layout like BNSD_BSND names that of query and that of out; out may also be NBSD, and
-    NTD of TND. With block_table and TND the lengths of keys are those of each sequence, not ends."""
+    are more dimensions of query and key. With one query per sequence and without them sparse_mode, pre_tokens and next_tokens
+    have no effect, and atten_mask may be [B, keys]. A layout like BNSD_BSND names that of query and that of out; out may also be
+    NBSD, and NTD of TND. With block_table and TND the lengths of keys are those of each sequence, not ends."""
     name = "npu_fused_infer_attention_score"
     refuse(name, **others)
-    mask = _Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, None)
+    if query_rope is None and _has_one_query(query, input_layout):
+        mask = _mask_of_one_query(name, query, atten_mask, sparse_mode)
+    else:
+        mask = _prompt_mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens)
     out, lse = _infer(
         name, query, key, value, num_heads, num_key_value_heads, input_layout, pse_shift, mask, scale, actual_seq_lengths,
         actual_seq_lengths_kv, block_table, (query_rope, key_rope),
@@ -218,12 +227,68 @@ def npu_fused_infer_attention_score_v2(
     """npu_fused_infer_attention_score by other names; a learnable_sink per head takes part in the softmax."""
     name = "npu_fused_infer_attention_score_v2"
     refuse(name, **others)
-    mask = _Mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens, None)
+    if query_rope is None and _has_one_query(query, input_layout):
+        mask = _mask_of_one_query(name, query, atten_mask, sparse_mode)
+    else:
+        mask = _prompt_mask(name, atten_mask, sparse_mode, pre_tokens, next_tokens)
     out, lse = _infer(
         name, query, key, value, num_query_heads, num_key_value_heads, input_layout, pse_shift, mask, softmax_scale,
         actual_seq_qlen, actual_seq_kvlen, block_table, (query_rope, key_rope), learnable_sink,
     )  # fmt: skip
     return out, lse if return_softmax_lse else lse.new_empty(0)
+
+
+def _has_one_query(query, layout):
+    return query.dim() >= 3 and "T" not in layout and query.size(2 if layout.startswith("BNSD") else 1) == 1
+
+
+def _prompt_mask(name, mask, mode, before, after):
+    _check_mode(name, mode)
+    if mode > 0:
+        wanted = "covers all queries and keys" if mode == 1 else "is [2048, 2048]"
+        check(mask is not None, name, f"sparse_mode {mode} needs an atten_mask that {wanted}")
+    if mode > 1:
+        check(_is_compressed(mask), name, f"sparse_mode {mode} needs an atten_mask that is [2048, 2048], not {list(mask.shape)}")
+    return Mask(name, mask, mode, before, after)
+
+
+def _mask_of_one_query(name, query, mask, mode):
+    """A compressed mask hides nothing of the last query; any other is read as it is."""
+    _check_mode(name, mode)
+    if mask is not None and mode > 1 and _is_compressed(mask):
+        mask = None
+    if mask is not None and mask.dim() == 2 and mask.size(0) == query.size(0):
+        mask = mask[:, None, None]
+    return Mask(name, mask, 1, EVERYTHING, EVERYTHING)
+
+
+def _check_mode(name, mode):
+    check(0 <= mode <= 4, name, f"sparse_mode is 0 to 4, not {mode}")
+
+
+def _is_compressed(mask):
+    return mask.shape[-2:] == (2048, 2048)
+
+
+def _lengths(name, given, x, what):
+    """The actual length of each sequence of a BNSD tensor, or None."""
+    if given is None:
+        return None
+    batch, longest = x.size(0), x.size(2)
+    given = [int(n) for n in given]
+    if what == "query" and longest == 1:
+        given = [min(n, 1) for n in given]  # with one query a length says only whether there is one
+    lengths = given * batch if len(given) == 1 else given[:batch]
+    check(
+        len(lengths) == batch, name, f"{len(given)} actual lengths of {what} are given for {batch} sequences; give 1 or {batch}"
+    )
+    wrong = [n for n in lengths if not 0 <= n <= longest]
+    check(
+        not wrong,
+        name,
+        f"the actual lengths of {what} are 0 to {longest}, the tokens that there are, but {wrong[0] if wrong else None} is given",
+    )
+    return lengths
 
 
 def _infer(
@@ -242,35 +307,39 @@ def _infer(
         q, k, v, *rope = (x if x is None else x.transpose(0, 1) for x in (q, k, v, *rope))
         given = "TND"
     if table is not None:
+        check(lengths_kv is not None, name, "block_table needs the actual lengths of the keys")
         shared = kv_heads or heads
         k, v, key_rope = (x if x is None else _unpaged(x, table, given, shared) for x in (k, v, rope[1]))
         rope = rope[0], key_rope
         if given == "TND":
-            check(lengths_kv is not None, name, "block_table and the layout TND need the lengths of the keys")
             k, v, key_rope = (x if x is None else _laid_out(x, lengths_kv) for x in (k, v, key_rope))
             rope, lengths_kv = (rope[0], key_rope), list(itertools.accumulate(int(n) for n in lengths_kv))
     if rope[0] is not None:
         q, k = (_wider(x, more, n, given) for x, more, n in ((q, rope[0], heads), (k, rope[1], kv_heads or heads)))
     if given == "TND":
         check(lengths_q is not None and lengths_kv is not None, name, "the layout TND needs the ends of queries and of keys")
+        check(pse is None, name, "pse_shift is not offered for the layout TND; call it once per sequence, with the layout BSND")
         out, most, total = _packed(
             name, q, k, v, lengths_q, lengths_kv, mask, lambda *bnsd, hidden: _attend(*bnsd, scale, hidden, None, False, sink)
         )
         return out.transpose(0, 1) if wanted == "NTD" else out, most + total.log()
     q, k, v = _split(name, q, k, v, heads, given)
     check(not kv_heads or k.size(1) == kv_heads, name, f"num_key_value_heads is {kv_heads}, but key has {k.size(1)} heads")
-    hidden = mask(q.size(2), k.size(2), q.device)
+    lengths_q, lengths_kv = _lengths(name, lengths_q, q, "query"), _lengths(name, lengths_kv, k, "key")
     if lengths_kv is not None:
-        lengths = torch.tensor([int(n) for n in lengths_kv], device=q.device).view(-1, 1, 1, 1)
-        beyond = torch.arange(k.size(2), device=q.device) >= lengths
-        hidden = beyond if hidden is None else hidden | beyond
+        v = v.masked_fill(_beyond(lengths_kv, v), 0)  # it may be NaN, and the weight 0 times NaN is NaN
     if pse is not None:
-        pse = pse[..., : k.size(2)]
-    out, most, total = _attend(q, k, v, scale, hidden, pse, False, sink)
+        pse = pse[..., : q.size(2), : k.size(2)]
+    out, most, total = _attend(q, k, v, scale, mask(q, k, lengths=(lengths_q, lengths_kv)), pse, False, sink)
     if lengths_q is not None:
-        lengths = torch.tensor([int(n) for n in lengths_q], device=q.device).view(-1, 1, 1, 1)
-        out = out.masked_fill(torch.arange(q.size(2), device=q.device).view(-1, 1) >= lengths, 0)
+        out = out.masked_fill(_beyond(lengths_q, q), 0)
     return out.transpose(0, 1) if wanted == "NBSD" else _joined(out, wanted or given), most + total.log()
+
+
+def _beyond(lengths, x):
+    """Which tokens of a BNSD tensor lie beyond the actual lengths, [B, 1, S, 1]."""
+    lengths = torch.tensor(lengths, device=x.device).view(-1, 1, 1, 1)
+    return torch.arange(x.size(2), device=x.device).view(-1, 1) >= lengths
 
 
 def _wider(x, more, heads, layout):

@@ -3,7 +3,8 @@
 import torch
 
 from ._define import check, op, precisely, refuse
-from .attention import EVERYTHING, _joined, _Mask, _split
+from ._mask import EVERYTHING, Mask
+from .attention import _joined, _split
 
 
 @op(
@@ -54,13 +55,13 @@ def npu_fusion_attention_grad(
     check(keep_prob == 1, name, "dropout is not offered; npu_fusion_attention is differentiable with it")
     given = (softmax_max, softmax_sum, attention_in)
     check(all(x is not None for x in given), name, "softmax_max, softmax_sum and attention_in are needed")
-    mask = _Mask(name, atten_mask, sparse_mode, pre_tockens, next_tockens, prefix)
+    mask = Mask(name, atten_mask, sparse_mode, pre_tockens, next_tockens, prefix)
     q, k, v = (x.to(softmax_max.dtype) for x in _split(name, query, key, value, head_num, input_layout))
     g, _, out = (x.to(q.dtype) for x in _split(name, dy, dy, attention_in, head_num, input_layout))
     shared = q.size(1) // k.size(1)
     k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
     scores = q @ k.transpose(-1, -2) * scale_value
-    hidden = mask(q.size(2), k.size(2), q.device)
+    hidden = mask(q, k)
     if hidden is not None:
         scores = scores.masked_fill(hidden, float("-inf"))
     total = softmax_sum[..., :1]

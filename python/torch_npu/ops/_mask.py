@@ -1,0 +1,88 @@
+"""Which keys a query does not see: one meaning of atten_mask and sparse_mode for all layouts.
+
+| sparse_mode | query i of a sequence sees key j if |
+|---|---|
+| 0 | atten_mask[i, j] is False, and i - pre_tokens <= j <= i + next_tokens |
+| 1, 5 | atten_mask[i, j] is False |
+| 2 | j <= i |
+| 3 | j <= i + d, where d is the number of keys of the sequence less that of its queries |
+| 4 | i + d - pre_tokens <= j <= i + d + next_tokens |
+| 6 | j <= i + d, or j < prefix of the sequence |
+
+For 2, 3, 4 and 6 atten_mask is the compressed one, [2048, 2048], whose elements are not read. Without atten_mask nothing is
+hidden, whatever the mode is. Keys beyond the actual length of a sequence are always hidden.
+"""
+
+import torch
+
+from ._define import check
+
+EVERYTHING = 2147483647
+
+
+class Mask:
+    """What an attention hides; the caller has checked that the operator offers the mode."""
+
+    def __init__(self, operator, mask, mode, before, after, prefix=None):
+        check(0 <= mode <= 6, operator, f"sparse_mode is 0 to 6, not {mode}")
+        check(mode != 6 or mask is None or prefix is not None, operator, "sparse_mode 6 needs prefix")
+        self.operator, self.mask, self.mode, self.prefix = operator, mask, mode, prefix
+        self.before, self.after = (max(-EVERYTHING, min(n, EVERYTHING)) for n in (before, after))
+
+    def __call__(self, q, k, sequence=None, lengths=(None, None)):
+        """A bool tensor that broadcasts to [batch, heads, queries, keys] of q and k in BNSD, or None where nothing is hidden.
+
+        `sequence` is the place of q and k in the batch, where they are one sequence of it. `lengths` are, if not None, the
+        actual numbers of queries and of keys of each sequence. Their values change the result, never its shape: a captured
+        graph is updated with other lengths."""
+        queries, keys = q.size(2), k.size(2)
+        lengths_q, lengths_kv = (None if each is None else _column(each, q.device) for each in lengths)
+        column = torch.arange(keys, device=q.device)
+        parts = []
+        if lengths_kv is not None:
+            parts.append(column >= lengths_kv)
+        if self.mask is not None:
+            if self.mode in (0, 1, 5):
+                parts.append(self._given(queries, keys, sequence, keys if lengths[1] is None else max(lengths[1], default=0)))
+            if self.mode not in (1, 5):
+                ends = (keys if lengths_kv is None else lengths_kv) - (queries if lengths_q is None else lengths_q)
+                row = torch.arange(queries, device=q.device).unsqueeze(1) + (ends if self.mode in (3, 4, 6) else 0)
+                parts += self._outside(row, column, sequence)
+        if not parts:
+            return None
+        hidden = parts[0]
+        for part in parts[1:]:
+            hidden = hidden | part
+        return hidden
+
+    def _given(self, queries, keys, sequence, longest):
+        """atten_mask for that many queries and keys: it may be larger, and must cover the longest sequence of keys."""
+        hidden = self.mask.bool()
+        if hidden.dim() == 3:
+            hidden = hidden.unsqueeze(1)
+        if sequence is not None and hidden.dim() == 4 and hidden.size(0) > 1:
+            hidden = hidden[sequence : sequence + 1]
+        rows, columns = hidden.shape[-2:]
+        check(
+            (rows == 1 or rows >= queries) and (columns == 1 or columns >= longest),
+            self.operator,
+            f"atten_mask must cover {queries} queries and {longest} keys, but it is {list(self.mask.shape)}",
+        )
+        hidden = hidden[..., :queries, :keys]
+        if 1 < columns < keys:
+            hidden = torch.nn.functional.pad(hidden, (0, keys - columns), value=True)
+        return hidden
+
+    def _outside(self, row, column, sequence):
+        if self.mode in (2, 3):
+            return [column > row]
+        if self.mode == 6:
+            prefix = self.prefix if sequence is None else self.prefix[sequence : sequence + 1]
+            return [(column > row) & (column >= _column(prefix, column.device))]
+        if min(self.before, self.after) >= EVERYTHING:
+            return []
+        return [(column < row - self.before) | (column > row + self.after)]
+
+
+def _column(numbers, device):
+    return torch.tensor([int(n) for n in numbers], device=device).view(-1, 1, 1, 1)
