@@ -42,12 +42,13 @@ def _register():
 
 _check_torch()
 
-from . import _C, _interchange, _second_names, _torch_names, _tracing, npu, ops, softnpu  # noqa: E402
+from . import _C, _checkpoints, _interchange, _second_names, _torch_names, _tracing, npu, ops, softnpu  # noqa: E402
 from .multiprocessing import reductions  # noqa: E402
 
 npu.debug._check_environment()  # before torch knows npu: a failed import leaves nothing behind
 _register()
 _interchange.register()
+_checkpoints.register()
 _tracing.register()
 _switches = npu.debug._from_environment()
 

@@ -6,43 +6,17 @@
 A cast is a copy that remembers the format; in place, nothing but the name changes. The format belongs to the storage, so that
 views have it too, and what an operator makes of the tensor does not. Where none was given it follows from the rank: NCHW of four
 dimensions, NCDHW of five, ND of others. A format that a rank cannot have is that one too, with a warning. torch.compile forgets
-formats.
+formats; torch.save keeps the private ones.
 """
 
-import enum
 import math
 import warnings
 
 import torch
 
 from .._offer import no_op
+from ..npu._format import PRIVATE, Format
 from ._define import PUBLIC, check, op
-
-
-class Format(enum.IntEnum):
-    """Formats by the numbers of the device's library."""
-
-    UNDEFINED = -1
-    NCHW = 0
-    NHWC = 1
-    ND = 2
-    NC1HWC0 = 3
-    FRACTAL_Z = 4
-    NC1HWC0_C04 = 12
-    HWCN = 16
-    NDHWC = 27
-    FRACTAL_NZ = 29
-    NCDHW = 30
-    NDC1HWC0 = 32
-    FRACTAL_Z_3D = 33
-    NC = 35
-    NCL = 47
-    FRACTAL_NZ_C0_16 = 50
-    FRACTAL_NZ_C0_32 = 51
-    FRACTAL_NZ_C0_2 = 52
-    FRACTAL_NZ_C0_4 = 53
-    FRACTAL_NZ_C0_8 = 54
-
 
 _RANKS = {
     Format.NCHW: (4,),
@@ -207,12 +181,21 @@ def _checked(x, number, operator):
     except ValueError:
         raise ValueError(f"{operator}: {number} is no format; torch_npu.Format has {', '.join(Format.__members__)}") from None
     check(goal != Format.UNDEFINED, operator, "a tensor cannot be cast to Format.UNDEFINED")
-    fits = x.dim() >= 2 if goal in _FRACTAL else x.dim() in _RANKS.get(goal, (x.dim(),))
-    if fits:
+    if _fits(x, goal):
         return goal
     base = {4: Format.NCHW, 5: Format.NCDHW}.get(x.dim(), Format.ND)
     warnings.warn(f"a tensor of {x.dim()} dimensions has no format {goal.name}; it is {base.name}", stacklevel=4)
     return base
+
+
+def _fits(x, format):
+    return x.dim() >= 2 if format in _FRACTAL else x.dim() in _RANKS.get(format, (x.dim(),))
+
+
+def restore_format(x, number):
+    """Names the format of a tensor that was read from a file, if a tensor of its rank can have it."""
+    if number in PRIVATE and _fits(x, number):
+        _named(x, Format(number))
 
 
 def _named(x, goal):
