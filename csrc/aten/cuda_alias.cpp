@@ -8,6 +8,7 @@
 #include "acl/visible_devices.h"
 #include "aten/override.h"
 #include "core/guard.h"
+#include "core/out_of_memory.h"
 
 namespace torch_npu {
 namespace {
@@ -105,6 +106,7 @@ torch::jit::Operator with_schema_of(const torch::jit::Operator& op, void (*run)(
 
 CudaAlias::CudaAlias() : guard_of_cuda_(registered_guard().load()) {
   acl::follow_visible_devices_of_cuda(true);
+  name_cuda_when_out_of_memory(true);
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto op = c10::Dispatcher::singleton().findOp(name);
     if (!op || !is_factory(*op)) continue;
@@ -127,6 +129,7 @@ CudaAlias::CudaAlias() : guard_of_cuda_(registered_guard().load()) {
 
 CudaAlias::~CudaAlias() {
   acl::follow_visible_devices_of_cuda(false);
+  name_cuda_when_out_of_memory(false);
   registered_guard().store(guard_of_cuda_);
   for (const auto& op : script_operators_) exchange(op->schema().operator_name(), *op);
 }

@@ -45,7 +45,17 @@ void bind_device(py::module_& module) {
       .def_readonly("vector_core_num", &DeviceProperties::vector_core_num)
       .def_readonly("L2_cache_size", &DeviceProperties::l2_cache_size)
       .def_readonly("uuid", &DeviceProperties::uuid)
-      .def("__repr__", show);
+      .def("__repr__", show)
+      .def(py::pickle(
+          [](const DeviceProperties& from) {
+            return py::make_tuple(from.name, from.total_memory, from.cube_core_num, from.vector_core_num, from.l2_cache_size,
+                                  from.uuid);
+          },
+          [](const py::tuple& state) {
+            TORCH_CHECK(state.size() == 6, "_NPUDeviceProperties are made of 6 values, not of ", state.size());
+            return DeviceProperties{state[0].cast<std::string>(), state[1].cast<uint64_t>(), state[2].cast<int64_t>(),
+                                    state[3].cast<int64_t>(),     state[4].cast<int64_t>(),  state[5].cast<std::string>()};
+          }));
   // What is known of a CUDA device alone.
   for (const char* name : {"major", "minor", "is_multi_gpu_board", "is_integrated", "max_threads_per_multi_processor",
                            "warp_size", "regs_per_multiprocessor", "gcnArchName"}) {

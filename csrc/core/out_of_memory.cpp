@@ -3,6 +3,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -23,7 +24,11 @@ struct Observers {
   }
 };
 
+std::atomic<bool> names_cuda = false;
+
 }  // namespace
+
+void name_cuda_when_out_of_memory(bool name) { names_cuda = name; }
 
 void attach_out_of_memory_observer(OutOfMemoryObserver observer) {
   Observers& observers = Observers::get();
@@ -42,7 +47,8 @@ void throw_out_of_memory(const OutOfMemory& event) {
                                    npu_device(event.device));
   const std::string allowed = event.allowed == SIZE_MAX ? std::string() : c10::str(format_size(event.allowed), " allowed; ");
   const std::string reason = event.reason.empty() ? std::string() : c10::str(" The device says: ", event.reason, ".");
-  TORCH_CHECK_WITH(OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", format_size(event.requested), " (NPU ",
+  const char* const cuda = names_cuda ? "CUDA out of memory. With transfer_to_npu, cuda means npu: " : "";
+  TORCH_CHECK_WITH(OutOfMemoryError, false, cuda, "NPU out of memory. Tried to allocate ", format_size(event.requested), " (NPU ",
                    int{event.device}, "; ", format_size(event.total), " total capacity; ", format_size(event.allocated),
                    " already allocated; ", format_size(event.active), " current active; ", format_size(event.free), " free; ",
                    allowed, format_size(event.reserved), " reserved in total by PyTorch).", reason,

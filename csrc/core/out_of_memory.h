@@ -31,6 +31,9 @@ struct OutOfMemory {
 using OutOfMemoryObserver = std::function<void(const OutOfMemory&)>;
 C10_EXPORT void attach_out_of_memory_observer(OutOfMemoryObserver observer);
 
+// Whether the error begins with "CUDA out of memory.": programs that were written for CUDA search for these words.
+C10_EXPORT void name_cuda_when_out_of_memory(bool name);
+
 [[noreturn]] void throw_out_of_memory(const OutOfMemory& event);
 
 }  // namespace torch_npu

@@ -1,6 +1,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "aten/cuda_alias.h"
 
 namespace torch_npu {
@@ -38,6 +40,24 @@ TEST(CudaAlias, EndsWithTheObject) {
     EXPECT_TRUE(is_made_on_npu());
   }
   EXPECT_FALSE(is_made_on_npu());
+}
+
+std::string words_when_out_of_memory() {
+  try {
+    at::empty({int64_t{1} << 58}, kFirst);
+  } catch (const c10::OutOfMemoryError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(CudaAlias, BeingOutOfMemoryIsSaidInTheWordsOfCudaToo) {
+  {
+    const CudaAlias alias;
+    EXPECT_TRUE(words_when_out_of_memory().starts_with("CUDA out of memory. ")) << words_when_out_of_memory();
+    EXPECT_NE(words_when_out_of_memory().find("NPU out of memory. Tried to allocate "), std::string::npos);
+  }
+  EXPECT_TRUE(words_when_out_of_memory().starts_with("NPU out of memory. ")) << words_when_out_of_memory();
 }
 
 }  // namespace

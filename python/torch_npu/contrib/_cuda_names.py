@@ -61,6 +61,7 @@ def exchanges():
     yield from _checkpoints()
     yield from _autocast()
     yield from _tracing()
+    yield from _scripts()
     yield from _distributed()
     # Its warning that torch was built without cuDNN is of no use here.
     yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
@@ -132,6 +133,8 @@ class _WithCapability:
         self._properties, self.major, self.minor = properties, major, minor
 
     def __getattr__(self, name):
+        if name.startswith("__") or name == "_properties":  # a copy is asked for these before it has any attribute
+            raise AttributeError(name)
         return getattr(self._properties, name)
 
     def __repr__(self):
@@ -252,13 +255,7 @@ def _tensors():
     def set_default_tensor_type(t, /):
         set_default_type(t.replace("torch.cuda.", "torch.npu.") if isinstance(t, str) else t)
 
-    def share(self, *_):
-        raise RuntimeError(
-            f"a tensor on {self.device} cannot be sent to another process: send tensor.cpu(), and move it to the device there"
-        )
-
     yield Tensor, "cuda", cuda
-    yield torch.UntypedStorage, "_share_cuda_", share
     yield Tensor, "is_cuda", property(lambda self: self.is_npu)
     yield Tensor, "type", type_
     yield torch, "set_default_tensor_type", set_default_tensor_type
@@ -307,22 +304,119 @@ def _keep_scripting(function, twin):
         torch.jit._builtins._register_builtin(twin, operator)
 
 
+def _without_cuda(value):
+    if isinstance(value, torch.device) and str.__eq__(value.type, "cuda"):
+        return torch.device("npu", value.index) if value.index is not None else torch.device("npu")
+    return value
+
+
+def _naming_npu(args, kwargs):
+    return tuple(map(_without_cuda, args)), {name: _without_cuda(value) for name, value in (kwargs or {}).items()}
+
+
 def _tracing():
     """Tensors without data, of torch.compile and others, are made for npu too."""
     dispatch = FakeTensorMode.dispatch
 
-    def without_cuda(value):
-        if isinstance(value, torch.device) and str.__eq__(value.type, "cuda"):
-            return torch.device("npu", value.index) if value.index is not None else torch.device("npu")
-        return value
-
     @functools.wraps(dispatch)
     def dispatch_for_npu(self, func, types, args=(), kwargs=None):
-        args = tuple(map(without_cuda, args))
-        kwargs = {name: without_cuda(value) for name, value in kwargs.items()} if kwargs else kwargs
-        return dispatch(self, func, types, args, kwargs)
+        return dispatch(self, func, types, *_naming_npu(args, kwargs))
 
     yield FakeTensorMode, "dispatch", dispatch_for_npu
+
+
+def _graphs():
+    """Graphs of torch.export and make_fx name npu, so that they run where cuda does not mean npu."""
+    from torch.fx.experimental import proxy_tensor
+
+    record, mode = proxy_tensor.proxy_call, proxy_tensor.PreDispatchTorchFunctionMode
+    record_function = mode.__torch_function__
+
+    @functools.wraps(record)
+    def record_npu(proxy_mode, func, pre_dispatch, args, kwargs):
+        return record(proxy_mode, func, pre_dispatch, *_naming_npu(args, kwargs))
+
+    @functools.wraps(record_function)
+    def record_autocast_of_npu(self, func, types, args=(), kwargs=None):
+        if func is torch.amp.autocast_mode._enter_autocast and args[0] == "cuda":
+            args = ("npu", *args[1:])
+        return record_function(self, func, types, args, kwargs)
+
+    yield proxy_tensor, "proxy_call", record_npu
+    yield mode, "__torch_function__", record_autocast_of_npu
+
+
+def _symbolic_traces():
+    """So do the graphs of torch.fx.symbolic_trace when they are pickled; until then they hold what the program says."""
+    from torch.fx.graph_module import GraphModule
+
+    reduce = GraphModule.__reduce__
+
+    def named(value):
+        if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
+            return value.replace("cuda", "npu", 1)
+        return _without_cuda(value)
+
+    @functools.wraps(reduce)
+    def reduce_for_npu(self):
+        for node in self.graph.nodes:
+            if "device" in node.kwargs:
+                node.kwargs = {**node.kwargs, "device": named(node.kwargs["device"])}
+            if node.op == "call_method" and node.target == "to":
+                node.args = (node.args[0], *map(named, node.args[1:]))
+            if node.op == "call_method" and node.target == "cuda":
+                node.target = "npu"
+        self.recompile()
+        return reduce(self)
+
+    yield GraphModule, "__reduce__", reduce_for_npu
+
+
+def _scripts():
+    """Files of TorchScript name npu, for the same reason."""
+
+    def naming_npu(save):
+        @functools.wraps(save)
+        def save_for_npu(self, *args, **kwargs):
+            for graph in _graphs_of(self._c):
+                _name_npu(graph)
+            return save(self, *args, **kwargs)
+
+        return save_for_npu
+
+    @functools.wraps(torch.jit.save)
+    def save(m, *args, **kwargs):
+        if isinstance(m, torch.jit.ScriptFunction):
+            _name_npu(m.graph)
+        return original(m, *args, **kwargs)
+
+    original = torch.jit.save
+    yield torch.jit, "save", save
+    for module in (torch.jit.ScriptModule, torch.jit.RecursiveScriptModule):
+        for name in ("save", "save_to_buffer"):
+            if hasattr(module, name):  # PYTORCH_JIT=0 leaves none
+                yield module, name, naming_npu(getattr(module, name))
+
+
+def _graphs_of(module):
+    for name in module._method_names():
+        yield module._get_method(name).graph
+    for _, child in torch._C.ModuleDict(module).items():
+        yield from _graphs_of(child)
+
+
+def _name_npu(graph):
+    """Devices that are constants of a TorchScript graph, and x.cuda()."""
+    for node in graph.findAllNodes("prim::Constant"):
+        if node.output().type().kind() == "DeviceObjType" and node.s("value").startswith("cuda"):
+            node.s_("value", node.s("value").replace("cuda", "npu", 1))
+    for node in graph.findAllNodes("aten::cuda"):
+        graph.setInsertPoint(node)
+        device, no, nothing = (graph.insertConstant(value) for value in (torch.device("npu"), False, None))
+        moved = graph.create("aten::to", [next(node.inputs()), device, nothing, no, no], 1).insertBefore(node)
+        moved.output().setType(node.output().type())
+        node.output().replaceAllUsesWith(moved.output())
+        node.destroy()
 
 
 def _distributed():
@@ -407,6 +501,8 @@ def _extensions():
 
 LATER = {
     "torch._dynamo.utils": _dynamo,
+    "torch.fx.experimental.proxy_tensor": _graphs,
+    "torch.fx.graph_module": _symbolic_traces,
     "torch.utils.cpp_extension": _extensions,
     "torch_npu._dynamo": _compile,
     "yaml": _yaml,

@@ -8,13 +8,15 @@ every receiver has let go of it, as csrc/core/shared_memory.h says. Start proces
 fork() cannot use a device that its parent used. What was received cannot be sent on: clone it first.
 """
 
+import functools
 import threading
 import warnings
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.util import Finalize
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef, reduce_storage, shared_cache, storage_from_cache
+from torch.multiprocessing import reductions
+from torch.multiprocessing.reductions import StorageWeakRef, rebuild_tensor, reduce_storage, shared_cache, storage_from_cache
 
 from .. import _C
 
@@ -63,11 +65,29 @@ def rebuild_npu_tensor(
 
 def _register():
     """Tensors of every layout and parameters are sent as torch does, as their storages: these, and events, are sent here."""
+    reductions.reduce_tensor = _with_npu(reductions.reduce_tensor)
+    for kind in (torch.Tensor, torch.nn.Parameter):
+        ForkingPickler.register(kind, reductions.reduce_tensor)
     ForkingPickler.register(torch.UntypedStorage, _reduce_storage)
     ForkingPickler.register(torch.npu.Event, _reduce_event)
     torch.UntypedStorage._share_npu_ = _share_npu_
     torch.UntypedStorage._new_shared_npu = classmethod(_new_shared_npu)
     torch.UntypedStorage._release_ipc_counter_npu = classmethod(_release_ipc_counter_npu)
+
+
+def _with_npu(reduce_tensor):
+    """torch's own, which takes a tensor on npu for one on CUDA while transfer_to_npu is applied: here it never does."""
+
+    @functools.wraps(reduce_tensor)
+    def reduce(tensor):
+        cannot_be_sent = tensor.requires_grad and not tensor.is_leaf
+        if tensor.device.type != "npu" or tensor.layout != torch.strided or tensor.is_nested or cannot_be_sent:
+            return reduce_tensor(tensor)
+        torch.utils.hooks.warn_if_has_hooks(tensor)
+        metadata = tensor.storage_offset(), tensor.size(), tensor.stride(), tensor.requires_grad
+        return rebuild_tensor, (type(tensor), tensor._typed_storage(), metadata)
+
+    return reduce
 
 
 def _reduce_event(event):
