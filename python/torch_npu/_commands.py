@@ -1,11 +1,13 @@
 """Commands of the package that need no torch, and are wanted just where it is broken: `python -m torch_npu.doctor` and `npu-smi`.
 
     run_if_asked()  # the first thing that the package does
+    sys.exit(run("torch_npu.utils.collect_env", main))  # a command that does need torch
 
 Python imports a package before it runs a module of it. If the process was started for one of these commands, it is run here and
 the process ends with its status; otherwise nothing happens.
 """
 
+import contextlib
 import importlib
 import os
 import sys
@@ -18,19 +20,45 @@ _BY_SCRIPT = {"npu-smi": "tools.smi"}
 def run_if_asked():
     module = _asked(sys.orig_argv)
     if module is not None:
-        raise SystemExit(_run(module))
+        raise SystemExit(
+            run(f"{__package__}.{module}", lambda: importlib.import_module(f".{module}", __package__).main(sys.argv[1:]))
+        )
 
 
-def _run(module):
+def run(name, main):
+    """The status of a command. Output that cannot be written is a line on stderr, or nothing, and status 1."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
+    if sys.stdout is None:
+        return _tell(name, "the standard output is closed")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a notebook's has not
+            stream.reconfigure(errors="backslashreplace")  # a name that the encoding lacks is shown by its number
     try:
-        status = importlib.import_module(f".{module}", __package__).main(sys.argv[1:])
+        status = _status(main)
         sys.stdout.flush()
         return status
+    except KeyboardInterrupt:
+        status = 130
+    except BrokenPipeError:
+        status = 1  # `| head`, which has seen enough
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # that is `| head`, which has seen enough
-            print(f"{__package__}.{module}: {error}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest at its end
-        return 1
+        status = _tell(name, error)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest at its end
+    return status
+
+
+def _status(main):
+    try:
+        return main()
+    except SystemExit as end:  # of argparse
+        return end.code
+
+
+def _tell(name, reason):
+    with contextlib.suppress(OSError):
+        print(f"{name}: {reason}", file=sys.stderr, flush=True)
+    return 1
 
 
 def _asked(command):

@@ -6,11 +6,14 @@ Built on torch.utils.collect_env, with torch_npu and CANN in place of CUDA.
 """
 
 import os
+import sys
 from collections import namedtuple
 from pathlib import Path
 
 import torch
 from torch.utils import collect_env as _torch
+
+from .._commands import run
 
 __all__ = [
     "SystemEnv",
@@ -149,4 +152,6 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    _status = run("torch_npu.utils.collect_env", main)
+    if _status:
+        sys.exit(_status)
