@@ -273,7 +273,7 @@ def _packed(name, q, k, v, ends_q, ends_kv, mask, attend):
         first_q, first_kv = max(first_q, last_q), max(first_kv, last_kv)
     check(first_q <= q.size(0), name, f"the last sequence ends at {first_q}, but query has {q.size(0)} tokens")
     check(first_kv <= k.size(0), name, f"the last sequence ends at {first_kv}, but key has {k.size(0)} tokens")
-    if first_q < q.size(0):
+    if first_q < q.size(0) or not parts:
         rest, heads = q.size(0) - first_q, q.size(1)
         statistics = q.new_zeros((rest, heads, 1), dtype=torch.float32)
         parts.append([q.new_zeros(rest, heads, v.size(2)), statistics, statistics])

@@ -87,7 +87,7 @@ def npu_deformable_conv2d(
     images = x.view(batch * deformable_groups, channels // deformable_groups, in_height, in_width)
     flat = (batch * deformable_groups, rows * columns * height, width)
     seen = _bilinear(images, place_y.reshape(flat), place_x.reshape(flat))
-    seen = seen.view(batch, deformable_groups, -1, rows, columns, height, width)
+    seen = seen.view(batch, deformable_groups, channels // deformable_groups, rows, columns, height, width)
     if modulated:
         seen = seen * moves[:, 2].unsqueeze(2)
     samples = seen.reshape(batch, channels, rows, columns, height, width).permute(0, 1, 4, 2, 5, 3)

@@ -52,8 +52,9 @@ def npu_grouped_matmul(
 
     One x holds the groups one behind the other: rows (group_type 0) or, transposed, columns that meet the rows of one weight
     (group_type 2). group_list says where they end (group_list_type 0) or how many they are (1); as a tensor it is read back,
-    which waits for the device. One weight is [groups, k, n]. int8 groups are multiplied by scale and per_token_scale, and
-    become output_dtype; an int8 weight of a floating x is (weight + antiquant_offset) antiquant_scale."""
+    which waits for the device. Rows behind the last group are zeros of the concatenation. One weight is [groups, k, n]. int8
+    groups are multiplied by scale and per_token_scale, and become output_dtype; an int8 weight of a floating x is (weight +
+    antiquant_offset) antiquant_scale."""
     name = "npu_grouped_matmul"
     refuse(
         name,
@@ -70,7 +71,7 @@ def npu_grouped_matmul(
     xs = list(x)
     groups = weight[0].size(0) if len(weight) == 1 and weight[0].dim() == 3 else len(weight)
     weights = list(weight[0]) if groups != len(weight) or weight[0].dim() == 3 else list(weight)
-    if len(xs) == 1 and groups > 1:
+    if len(xs) == 1 and (groups > 1 or ends is not None):
         check(ends is not None and len(ends) == groups, name, f"one x for {groups} groups needs a group_list of {groups}")
         check(ends[-1] <= xs[0].size(0), name, f"the last group ends at {ends[-1]}, but x has {xs[0].size(0)} rows")
         starts = [0, *ends[:-1]]
@@ -213,7 +214,7 @@ def npu_grouped_matmul_swiglu_quant_v2(
 def npu_ffn(x, weight1, weight2, activation, *, expert_tokens=None, expert_tokens_index=None, bias1=None, bias2=None,
             inner_precise=None, output_dtype=None, **quantised):  # fmt: skip
     """activation(x @ weight1 + bias1) @ weight2 + bias2; expert by expert, of weights [experts, k, n], if expert_tokens says
-    how many rows each has, or expert_tokens_index where each ends."""
+    how many rows each has, or expert_tokens_index where each ends. Rows behind the last expert's are zeros."""
     name = "npu_ffn"
     refuse(name, **quantised)
     check(activation in _ACTIVATIONS, name, f"activation is one of {', '.join(_ACTIVATIONS)}, not {activation}")
@@ -222,12 +223,16 @@ def npu_ffn(x, weight1, weight2, activation, *, expert_tokens=None, expert_token
     if expert_tokens is None and expert_tokens_index is None:
         return plus(act(plus(x @ weight1, bias1)) @ weight2, bias2)
     rows = x.flatten(0, -2)
-    ends = list(expert_tokens_index) if expert_tokens is None else torch.tensor(expert_tokens).cumsum(0).tolist()
+    given = (expert_tokens_index, 0) if expert_tokens is None else (expert_tokens, 1)
+    ends = _ends(*given, name)
+    fits = len(ends) == weight1.size(0) and ends[-1] <= rows.size(0)
+    check(fits, name, f"there are {weight1.size(0)} experts and {rows.size(0)} rows, but the experts' rows end at {ends}")
     parts = []
     for i, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         own = [None if bias is None else bias[i] for bias in (bias1, bias2)]
         parts.append(plus(act(plus(rows[start:end] @ weight1[i], own[0])) @ weight2[i], own[1]))
-    return torch.cat(parts).unflatten(0, x.shape[:-1])
+    y = torch.nn.functional.pad(torch.cat(parts), (0, 0, 0, rows.size(0) - ends[-1]))
+    return y.unflatten(0, x.shape[:-1])
 
 
 def _swiglu_quant(name, x, weight, weight_scale, x_scale, group_list, kind):
@@ -267,6 +272,7 @@ def _ends(group_list, kind, name):
     numbers = group_list.tolist() if isinstance(group_list, torch.Tensor) else [int(n) for n in group_list]
     if kind == 1:
         numbers = torch.tensor(numbers).cumsum(0).tolist()
+    check(len(numbers) > 0, name, "group_list is empty; it has one number for each group")
     check(numbers == sorted(numbers) and numbers[0] >= 0, name, f"the ends of groups do not fall, as {numbers} do")
     return numbers
 
@@ -281,6 +287,8 @@ def _of_group(given, i):
 def _by_columns(x, weight, ends, name):
     """[groups, m, n]: x [m, k] and weight [k, n] cut along k."""
     check(len(x) == len(weight) == 1 and ends is not None, name, "group_type 2 takes one x, one weight and a group_list")
+    check(ends[-1] <= x[0].size(1), name, f"the last group ends at {ends[-1]}, but x has {x[0].size(1)} columns")
+    check(x[0].size(1) == weight[0].size(0), name, f"x has {x[0].size(1)} columns, but weight {weight[0].size(0)} rows")
     starts = [0, *ends[:-1]]
     return torch.stack([x[0][:, start:end] @ weight[0][start:end] for start, end in zip(starts, ends, strict=True)])
 

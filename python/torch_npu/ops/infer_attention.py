@@ -164,10 +164,11 @@ def npu_fused_infer_attention_score(
     **others,
 ):
     """(out, lse): attention of prompts or of new tokens, see npu_prompt_flash_attention and npu_incre_flash_attention; lse,
-    the log of the softmax' sum, [B, N, S, 1] or [T, N, 1] in float32, is empty unless softmax_lse_flag. query_rope and key_rope
-    are more dimensions of query and key. With one query per sequence and without them sparse_mode, pre_tokens and next_tokens
-    have no effect, and atten_mask may be [B, keys]. A layout like BNSD_BSND names that of query and that of out; out may also be
-    NBSD, and NTD of TND. With block_table and TND the lengths of keys are those of each sequence, not ends."""
+    the log of the softmax' sum, [B, N, S, 1] or [T, N, 1] in float32, is empty unless softmax_lse_flag, and -inf of a query that
+    sees no key. query_rope and key_rope are more dimensions of query and key. With one query per sequence and without them
+    sparse_mode, pre_tokens and next_tokens have no effect, and atten_mask may be [B, keys]. A layout like BNSD_BSND names that of
+    query and that of out; out may also be NBSD, and NTD of TND. With block_table and TND the lengths of keys are those of each
+    sequence, not ends."""
     name = "npu_fused_infer_attention_score"
     refuse(name, **others)
     if query_rope is None and _has_one_query(query, input_layout):
@@ -331,9 +332,11 @@ def _infer(
     if pse is not None:
         pse = pse[..., : q.size(2), : k.size(2)]
     out, most, total = _attend(q, k, v, scale, mask(q, k, lengths=(lengths_q, lengths_kv)), pse, False, sink)
+    lse = most + total.log()
     if lengths_q is not None:
-        out = out.masked_fill(_beyond(lengths_q, q), 0)
-    return out.transpose(0, 1) if wanted == "NBSD" else _joined(out, wanted or given), most + total.log()
+        beyond = _beyond(lengths_q, q)
+        out, lse = out.masked_fill(beyond, 0), lse.masked_fill(beyond, float("-inf"))
+    return out.transpose(0, 1) if wanted == "NBSD" else _joined(out, wanted or given), lse
 
 
 def _beyond(lengths, x):
@@ -351,7 +354,7 @@ def _wider(x, more, heads, layout):
 
 def _laid_out(sequences, lengths):
     """TND: the first tokens of sequences [B, S, N, D], one behind the other."""
-    return torch.cat([sequences[i, : int(n)] for i, n in enumerate(lengths)])
+    return torch.cat([sequences[:0].flatten(0, 1), *(sequences[i, : int(n)] for i, n in enumerate(lengths))])
 
 
 def _unpaged(pages, table, layout, heads):

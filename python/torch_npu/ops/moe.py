@@ -202,9 +202,10 @@ def npu_moe_init_routing_v2(
     row_idx_type=0,
     x_dtype=None,
 ):
-    """(rows, place, tokens, scale): the rows of x once per chosen expert, by rising expert, all of them; where copy i of the
-    rows [n * k] went (row_idx_type 0), or which copy came to place i (1); and in int64 with expert_tokens_num_flag how many
-    tokens the experts have (expert_tokens_num_type 1), up to each (0), or as pairs (2). Not quantised: the scales are zeros."""
+    """(rows, place, tokens, scale): the rows of x once per chosen expert, by rising expert, the first active_num of them if that
+    is above 0; where copy i of all rows [n * k] went (row_idx_type 0), or which copy came to place i (1); and in int64 with
+    expert_tokens_num_flag how many tokens the experts have (expert_tokens_num_type 1), up to each (0), or as pairs (2). Not
+    quantised: the scales are zeros."""
     name = "npu_moe_init_routing_v2"
     refuse(name, scale=scale, offset=offset, x_dtype=x_dtype)
     check(quant_mode == -1, name, f"quant_mode is -1, not {quant_mode}; quantise the rows with torch_npu.npu_dynamic_quant")
@@ -214,6 +215,7 @@ def npu_moe_init_routing_v2(
     check(whole, name, f"active_expert_range is [0, {expert_num}], not {list(active_expert_range)}")
     k = expert_idx.size(1)
     flat = expert_idx.flatten()
+    kept = flat.numel() if active_num <= 0 else min(active_num, flat.numel())
     order = flat.argsort(stable=True)
     place = order if row_idx_type == 1 else _inverse(order)
     count = (flat.unsqueeze(1) == torch.arange(expert_num, device=x.device, dtype=flat.dtype)).sum(0)
@@ -223,7 +225,7 @@ def npu_moe_init_routing_v2(
         tokens = torch.stack((torch.arange(expert_num, device=x.device), count), 1)
     else:
         tokens = count if expert_tokens_num_type == 1 else count.cumsum(0)
-    return x[order // k], place.to(torch.int32), tokens, x.new_zeros(flat.numel(), dtype=torch.float32)
+    return x[order[:kept] // k], place.to(torch.int32), tokens, x.new_zeros(kept, dtype=torch.float32)
 
 
 @op(

@@ -120,5 +120,5 @@ def _layer_norm(x, gamma, beta, epsilon):
 
 def _group_statistics(x, groups, eps):
     with torch.no_grad():
-        var, mean = torch.var_mean(precise(x).reshape(x.size(0), groups, -1), -1, correction=0)
+        var, mean = torch.var_mean(precise(x).reshape(x.size(0), groups, x.shape[1:].numel() // groups), -1, correction=0)
         return mean.to(x.dtype), (var + eps).rsqrt().to(x.dtype)

@@ -94,6 +94,7 @@ def npu_nsa_select_attention(
         seen = seen & ~atten_mask.bool()[q.place[0].unsqueeze(1), k.place[0]]
     seen = seen.unsqueeze(1) & chosen(topk_indices, k.place, q.x.shape[:2], select_block_size)
     seen = seen.repeat_interleave(head_num // key.size(1), 1)
+    value = value.masked_fill(~k.counts.view(-1, 1, 1), 0)  # behind the last sequence it may be NaN, and 0 times NaN is NaN
     bnsd = (x.transpose(0, 1)[None] for x in (query, key, value))
     out, most, total = (x[0].transpose(0, 1) for x in _attend(*bnsd, scale_value, ~seen, None, False))
     return out, most.expand(-1, -1, 8), total.expand(-1, -1, 8)
@@ -146,6 +147,10 @@ def npu_nsa_compress_attention(
         hidden = None if atten_mask is None else atten_mask.bool()[: q.size(2), : k.size(2)]
         out, most, total = _attend(q, k, v, scale_value, hidden, None, False)
         blocks = bounds[2][i + 1] - bounds[2][i]
+        if q.size(2) == 0:
+            best = query.new_empty((1, key.size(1), 0, select_block_count), dtype=torch.int32)
+            parts.append([x[0].transpose(0, 1) for x in (out, best, most, total)])
+            continue
         check(
             blocks >= select_block_count,
             name,

@@ -40,4 +40,5 @@ def npu_random_choice_with_mask(x, count=256, seed=0, seed2=0):
     found = x.flatten()[best]
     missing = count - found.numel()
     best, found = torch.nn.functional.pad(torch.where(found, best, 0), (0, missing)), torch.nn.functional.pad(found, (0, missing))
-    return torch.stack(torch.unravel_index(best, x.shape), -1).to(torch.int32), found
+    shape = [max(size, 1) for size in x.shape]  # of an empty tensor all indices are missing
+    return torch.stack(torch.unravel_index(best, shape), -1).to(torch.int32), found

@@ -157,6 +157,7 @@ def npu_block_sparse_attention(
                 for x, lengths in ((q, actual_seq_lengths), (k, actual_seq_lengths_kv))
             ]
             seen = seen & counts[0].unsqueeze(3) & counts[1].unsqueeze(2)
+            v = v.masked_fill(~counts[1].unsqueeze(3), 0)  # beyond the lengths it may be NaN, and 0 times NaN is NaN
         out, most, total = _attend(q, k, v, scale_value, ~seen, None, False)
     else:
         check(actual_seq_lengths is not None, name, "the layout TND needs actual_seq_lengths and actual_seq_lengths_kv")
@@ -184,7 +185,7 @@ def _sparse(name, query, key, value, indices, scale, table, lengths_q, lengths_k
     check(indices.dim() == query.dim(), name, f"sparse_indices have {query.dim()} dimensions, as query, not {indices.dim()}")
     q = read(query, layout_q, lengths_q, name)
     k = read(key, layout_kv, lengths_kv, name, table, query)
-    v = read(value, layout_kv, lengths_kv, name, table, query).x
+    v = read(value, layout_kv, lengths_kv, name, table, query).x.masked_fill(~k.counts[..., None, None], 0)
     groups = k.x.size(2)
     check(indices.size(-2) == groups, name, f"key has {groups} heads, but sparse_indices have {indices.size(-2)}")
     seen = visible(q, k, causal).unsqueeze(1) & chosen(indices, k.place, q.x.shape[:2], block)
