@@ -297,3 +297,29 @@ def test_the_widest_window_of_64_bits_hides_nothing():
         atten_mask=hidden.unsqueeze(1),
     )  # fmt: skip
     close(out, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("layout", ["BNSD", "TND"])
+def test_lengths_are_captured_by_a_graph(layout):
+    def tensors(seed):
+        q, k, v = rand(B, N, QUERIES, D, seed=seed), rand(B, 2, KEYS, D, seed=seed + 1), rand(B, 2, KEYS, D, seed=seed + 2)
+        return [(packed(x, [x.size(2)] * B) if layout == "TND" else x).float().npu() for x in (q, k, v)]
+
+    queries, keys = ([3, 8, 15], [4, 12, 24]) if layout == "TND" else ([3, 5, 0], [4, 8, 2])
+    mask = COMPRESSED.npu()
+
+    def attention(q, k, v):
+        return torch_npu.npu_fused_infer_attention_score(
+            q, k, v, num_heads=N, num_key_value_heads=2, scale=0.3, input_layout=layout, sparse_mode=3, atten_mask=mask,
+            actual_seq_lengths=queries, actual_seq_lengths_kv=keys,
+        )[0]  # fmt: skip
+
+    given, graph = tensors(0), torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        out = attention(*given)
+    for seed in (3, 6):
+        fresh = tensors(seed)
+        for old, new in zip(given, fresh, strict=True):
+            old.copy_(new)
+        graph.replay()
+        close(out, attention(*fresh).cpu())

@@ -33,8 +33,7 @@ class Mask:
         """A bool tensor that broadcasts to [batch, heads, queries, keys] of q and k in BNSD, or None where nothing is hidden.
 
         `sequence` is the place of q and k in the batch, where they are one sequence of it. `lengths` are, if not None, the
-        actual numbers of queries and of keys of each sequence. Their values change the result, never its shape: a captured
-        graph is updated with other lengths."""
+        actual numbers of queries and of keys of each sequence."""
         queries, keys = q.size(2), k.size(2)
         lengths_q, lengths_kv = (None if each is None else _column(each, q.device) for each in lengths)
         column = torch.arange(keys, device=q.device)
@@ -85,4 +84,12 @@ class Mask:
 
 
 def _column(numbers, device):
-    return torch.tensor([int(n) for n in numbers], device=device).view(-1, 1, 1, 1)
+    return on_device(numbers, device).view(-1, 1, 1, 1)
+
+
+def on_device(numbers, device):
+    """A tensor of numbers of the host. The capture of a graph takes no copy from the host: there each of them is a fill."""
+    numbers = [int(n) for n in numbers]
+    if numbers and device.type == "npu" and torch.npu.is_current_stream_capturing():
+        return torch.cat([torch.full((1,), n, device=device) for n in numbers])
+    return torch.tensor(numbers, dtype=torch.int64, device=device)

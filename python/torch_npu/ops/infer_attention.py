@@ -9,7 +9,7 @@ import itertools
 import torch
 
 from ._define import check, op, refuse
-from ._mask import EVERYTHING, Mask
+from ._mask import EVERYTHING, Mask, on_device
 from .attention import _attend, _joined, _packed, _split
 
 _OUT = "Tensor? workspace=None, Tensor(a!) attention_out, Tensor(b!) softmax_lse"
@@ -341,7 +341,7 @@ def _infer(
 
 def _beyond(lengths, x):
     """Which tokens of a BNSD tensor lie beyond the actual lengths, [B, 1, S, 1]."""
-    lengths = torch.tensor(lengths, device=x.device).view(-1, 1, 1, 1)
+    lengths = on_device(lengths, x.device).view(-1, 1, 1, 1)
     return torch.arange(x.size(2), device=x.device).view(-1, 1) >= lengths
 
 
