@@ -13,6 +13,8 @@ For 2, 3, 4 and 6 atten_mask is the compressed one, [2048, 2048], whose elements
 hidden, whatever the mode is. Keys beyond the actual length of a sequence are always hidden.
 """
 
+import functools
+
 import torch
 
 from ._define import check
@@ -34,25 +36,16 @@ class Mask:
 
         `sequence` is the place of q and k in the batch, where they are one sequence of it. `lengths` are, if not None, the
         actual numbers of queries and of keys of each sequence."""
-        queries, keys = q.size(2), k.size(2)
-        lengths_q, lengths_kv = (None if each is None else _column(each, q.device) for each in lengths)
-        column = torch.arange(keys, device=q.device)
         parts = []
-        if lengths_kv is not None:
-            parts.append(column >= lengths_kv)
+        if lengths[1] is not None:
+            parts.append(torch.arange(k.size(2), device=k.device) >= _column(lengths[1], k.device))
         if self.mask is not None:
             if self.mode in (0, 1, 5):
-                parts.append(self._given(queries, keys, sequence, keys if lengths[1] is None else max(lengths[1], default=0)))
-            if self.mode not in (1, 5):
-                ends = (keys if lengths_kv is None else lengths_kv) - (queries if lengths_q is None else lengths_q)
-                row = torch.arange(queries, device=q.device).unsqueeze(1) + (ends if self.mode in (3, 4, 6) else 0)
-                parts += self._outside(row, column, sequence)
-        if not parts:
-            return None
-        hidden = parts[0]
-        for part in parts[1:]:
-            hidden = hidden | part
-        return hidden
+                longest = k.size(2) if lengths[1] is None else max(lengths[1], default=0)
+                parts.append(self._given(q.size(2), k.size(2), sequence, longest))
+            if self.mode in (2, 3, 6) or (self.mode in (0, 4) and min(self.before, self.after) < EVERYTHING):
+                parts.append(self._outside(q, k, sequence, lengths))
+        return functools.reduce(torch.logical_or, parts) if parts else None
 
     def _given(self, queries, keys, sequence, longest):
         """atten_mask for that many queries and keys: it may be larger, and must cover the longest sequence of keys."""
@@ -72,15 +65,20 @@ class Mask:
             hidden = torch.nn.functional.pad(hidden, (0, keys - columns), value=True)
         return hidden
 
-    def _outside(self, row, column, sequence):
+    def _outside(self, q, k, sequence, lengths):
+        """Keys outside of the triangle or band of the mode."""
+        column, row = torch.arange(k.size(2), device=q.device), torch.arange(q.size(2), device=q.device).unsqueeze(1)
+        if self.mode in (3, 4, 6):
+            queries, keys = (
+                x.size(2) if each is None else _column(each, q.device) for x, each in zip((q, k), lengths, strict=True)
+            )
+            row = row + (keys - queries)
         if self.mode in (2, 3):
-            return [column > row]
+            return column > row
         if self.mode == 6:
             prefix = self.prefix if sequence is None else self.prefix[sequence : sequence + 1]
-            return [(column > row) & (column >= _column(prefix, column.device))]
-        if min(self.before, self.after) >= EVERYTHING:
-            return []
-        return [(column < row - self.before) | (column > row + self.after)]
+            return (column > row) & (column >= _column(prefix, column.device))
+        return (column < row - self.before) | (column > row + self.after)
 
 
 def _column(numbers, device):
