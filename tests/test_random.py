@@ -93,6 +93,158 @@ def test_seeding_before_the_first_use_counts(child):
     assert one.stdout == all_.stdout == before.stdout != "", one.stderr
 
 
+# What starts the device, or asks for something of it, between two seeds.
+STARTS = {
+    "nothing": "pass",
+    "pinned memory": "torch.ones(3).pin_memory()",
+    "new pinned memory": "torch.empty(3, pin_memory=True)",
+    "a stream": "torch.Stream('npu')",
+    "an event": "torch.Event('npu')",
+    "the index of the accelerator": "torch.accelerator.set_device_index(0)",
+    "a wait for the accelerator": "torch.accelerator.synchronize()",
+    "the stream of the accelerator": "torch.accelerator.current_stream()",
+    "a generator": "torch.Generator('npu').get_state()",
+    "default generators": "torch.npu.default_generators[0].get_state()",
+    "properties": "torch.npu.get_device_properties(0)",
+    "a state": "torch.npu.get_rng_state()",
+    "init": "torch.npu.init()",
+    "a tensor": "torch.ones(3, device='npu')",
+    "a draw": "torch.rand(3, device='npu')",
+}
+
+# Ways to seed the current device with 2.
+SEEDS = {
+    "torch.manual_seed": "torch.manual_seed(2)",
+    "manual_seed": "torch.npu.manual_seed(2)",
+    "manual_seed_all": "torch.npu.manual_seed_all(2)",
+    "set_rng_state": "torch.npu.set_rng_state(torch.tensor([2] + 15 * [0], dtype=torch.uint8))",
+    "a generator": "torch.npu.default_generators[0].manual_seed(2)",
+    "_lazy_call": "torch.npu._lazy_call(lambda: torch.npu.default_generators[0].manual_seed(2))",
+}
+
+
+@pytest.mark.parametrize(
+    ("start", "seed"),
+    [(start, "torch.manual_seed") for start in STARTS]
+    + [(start, seed) for start in ("nothing", "pinned memory") for seed in SEEDS if seed != "torch.manual_seed"],
+)
+def test_the_newest_seed_counts_however_the_device_was_started(child, start, seed):
+    """An older seed must not come back when the device starts, nor when Python hears of that."""
+    done = child(
+        f"""
+        import torch
+        torch.npu._lazy_call(lambda: torch.npu.manual_seed(3))
+        torch.manual_seed(1)
+        {STARTS[start]}
+        {SEEDS[seed]}
+        print(torch.rand(2, device="npu").tolist(), torch.npu.initial_seed())
+        """
+    )
+    torch.manual_seed(2)
+    assert done.stdout == f"{torch.rand(2, device='npu').tolist()} 2\n", done.stderr
+
+
+def test_calls_that_wait_and_seeds_count_in_their_order(child):
+    done = child(
+        """
+        import torch
+        def seeds():
+            return [generator.initial_seed() for generator in torch.npu.default_generators][:3]
+        torch.manual_seed(1)
+        torch.npu._lazy_call(lambda: torch.npu.default_generators[0].manual_seed(10))
+        torch.npu.set_device(1)
+        torch.npu.manual_seed(11)                                       # of device 1, whichever is current when it starts
+        torch.npu.set_device(0)
+        torch.npu._lazy_call(lambda: torch.npu.default_generators[1].manual_seed(12))
+        torch.npu._lazy_call(lambda: torch.npu.default_generators[2].manual_seed(13), seed_all=True)
+        for _ in range(3):
+            torch.npu.set_rng_state(torch.tensor([14] + 15 * [0], dtype=torch.uint8), 2)
+        torch.ones(3).pin_memory()                                      # starts the device, and Python is not told
+        torch.npu._lazy_call(lambda: torch.npu.default_generators[0].manual_seed(15))
+        print(seeds())
+        torch.npu.init()
+        print(seeds())
+        """
+    )
+    assert done.stdout == "[15, 12, 14]\n[15, 12, 14]\n", done.stdout + done.stderr
+
+
+def test_the_first_draws_of_several_threads_come_after_the_seed(child):
+    done = child(
+        """
+        import sys, threading, torch
+        sys.setswitchinterval(1e-6)
+        called, draws, gate = [], [], threading.Barrier(8)
+        for number in range(50):
+            torch.npu._lazy_call(lambda number=number: called.append(number))
+        torch.npu._lazy_call(lambda: torch.npu.manual_seed(1))
+        def draw():
+            gate.wait()
+            draws.append(torch.rand(2, device="npu"))
+        threads = [threading.Thread(target=draw) for _ in range(8)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        torch.manual_seed(1)
+        wanted = [torch.rand(2, device="npu").tolist() for _ in range(8)]
+        print(called == list(range(50)), sorted(draw.tolist() for draw in draws) == sorted(wanted))
+        """
+    )
+    assert done.stdout == "True True\n", done.stdout + done.stderr
+
+
+def test_a_call_that_waits_may_use_the_device_and_fail(child):
+    done = child(
+        """
+        import torch
+        called = []
+        def fails():
+            called.append(torch.ones(2, device="npu").sum().item())
+            raise ValueError("planned")
+        torch.npu._lazy_call(fails)
+        torch.npu._lazy_call(lambda: called.append("next"))
+        try:
+            torch.npu.init()
+        except ValueError as error:
+            called.append(str(error))
+        torch.npu.init()
+        print(called)
+        """
+    )
+    assert done.stdout == "[2.0, 'planned', 'next']\n", done.stdout + done.stderr
+
+
+def test_seeding_without_a_device_is_no_error(child):
+    done = child(
+        """
+        import torch
+        torch.manual_seed(1)
+        torch.npu.manual_seed(2)
+        torch.npu.manual_seed_all(3)
+        torch.npu.seed()
+        torch.npu.seed_all()
+        torch.npu.set_rng_state(torch.zeros(16, dtype=torch.uint8))
+        try:
+            torch.npu.set_rng_state(torch.zeros(16, dtype=torch.uint8), 1)
+        except RuntimeError as error:
+            print("there is no NPU" in str(error))
+        """,
+        ASCEND_RT_VISIBLE_DEVICES="",
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 2**64 - 1, -(2**63)])
+def test_the_whole_range_of_seeds_is_taken(seed):
+    torch.npu.manual_seed_all(seed)
+    assert torch.npu.initial_seed() == torch.Generator().manual_seed(seed).initial_seed()
+
+
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1])
+def test_a_seed_out_of_range_is_refused(seed):
+    with pytest.raises(RuntimeError, match=str(seed)):
+        torch.npu.manual_seed_all(seed)
+
+
 def test_launch_mode_and_threads_do_not_change_the_bits(child):
     program = """
         import torch

@@ -76,7 +76,9 @@ void bind_device(py::module_& module) {
   module.def("_npu_library_info", library);
   module.def("_npu_is_support_inf_nan", supports_inf_nan);
   module.def("_get_cann_version", acl::package_version, py::arg("module") = "CANN");
-  module.def("_npu_default_generator", [](int64_t device) { return getDefaultNPUGenerator(checked_device(device)); });
+  module.def("_npu_default_generator",
+             [](int64_t device) { return getDefaultNPUGenerator(device == -1 ? -1 : checked_device(device)); });
+  module.def("_npu_seed_default_generators", seed_default_generators);
 }
 
 }  // namespace torch_npu::bindings

@@ -32,6 +32,14 @@ uint64_t* captured_offset(const NPUGeneratorImpl& generator) {
   return &graph->drawn(at::Generator(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(itself)));
 }
 
+// Needs no device, not even that there is one.
+const at::Generator& default_generator(c10::DeviceIndex index) {
+  static auto* const generators = new std::array<DefaultGenerator, torch_npu::kMaxDevices>;
+  DefaultGenerator& entry = generators->at(static_cast<size_t>(index));
+  std::call_once(entry.once, [&] { entry.generator = at::make_generator<NPUGeneratorImpl>(index); });
+  return entry.generator;
+}
+
 void check_seed_stays() {
   TORCH_CHECK(!captures_exist() || !is_capturing(torch_npu::getCurrentNPUStream()),
               "the seed of a generator cannot be set while the current stream is being captured for a graph: replays draw with ",
@@ -110,11 +118,7 @@ NPUGeneratorImpl* NPUGeneratorImpl::clone_impl() const {
 }
 
 const at::Generator& detail::getDefaultNPUGenerator(c10::DeviceIndex device_index) {
-  static auto* const generators = new std::array<DefaultGenerator, torch_npu::kMaxDevices>;
-  const c10::DeviceIndex index = checked_device(device_index);
-  DefaultGenerator& entry = generators->at(static_cast<size_t>(index));
-  std::call_once(entry.once, [&] { entry.generator = at::make_generator<NPUGeneratorImpl>(index); });
-  return entry.generator;
+  return default_generator(checked_device(device_index));
 }
 
 at::Generator detail::createNPUGenerator(c10::DeviceIndex device_index) {
@@ -122,6 +126,14 @@ at::Generator detail::createNPUGenerator(c10::DeviceIndex device_index) {
 }
 
 }  // namespace at_npu
+
+void torch_npu::seed_default_generators(uint64_t seed) {
+  for (c10::DeviceIndex index = 0; index < kMaxDevices; ++index) {
+    at::Generator generator = at_npu::default_generator(index);
+    const std::lock_guard lock(generator.mutex());
+    generator.set_current_seed(seed);
+  }
+}
 
 std::pair<uint64_t, uint64_t> torch_npu::philox(NPUGeneratorImpl& generator, uint64_t count) {
   const std::lock_guard lock(generator.mutex_);

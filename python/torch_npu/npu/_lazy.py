@@ -1,8 +1,16 @@
-"""Initialisation at first use. torch calls `_lazy_init` too, before it makes the first tensor on npu."""
+"""Initialisation at first use. torch calls `_lazy_init` too, before it makes the first tensor on npu.
+
+C++ also starts the device, without Python: `pin_memory()` and `torch.Stream("npu")` do. So calls that wait for the start may
+still wait when the device is in use; they are made before the next call that comes here."""
+
+import os
+import threading
 
 from .. import _C
 
-_waiting = {}
+_lock = threading.RLock()  # held while waiting calls are made
+_waiting = []  # oldest first; guarded by _lock
+_is_calling = False  # guarded by _lock
 
 
 def init():
@@ -21,17 +29,43 @@ def _is_in_bad_fork():
 
 def _lazy_init():
     _C._npu_init()
-    while _waiting:
-        _waiting.pop(next(iter(_waiting)))()
+    if _waiting:
+        _make_waiting_calls()
 
 
-def _lazy_call(function, replaces=None):
-    """Calls it now if the device is in use, else when it comes to be: seeding must not be what starts a device.
+def _lazy_call(callable, **kwargs):
+    """Calls it now if the device is in use, else when it comes to be. Calls are made in the order in which they came here.
 
-    replaces: a name; of the calls that wait under one name only the last is made."""
-    if is_initialized():
-        function()
-        return
-    name = replaces or object()
-    _waiting.pop(name, None)
-    _waiting[name] = function
+    kwargs are those of torch.cuda, which name calls that replace earlier ones; here they change nothing."""
+    with _lock:
+        if not is_initialized():
+            _waiting.append(callable)
+            return
+    _make_waiting_calls()
+    callable()
+
+
+def _make_waiting_calls():
+    """Makes them once, on one thread. Other threads return when that is done; a waiting call may use the device itself."""
+    global _is_calling
+    with _lock:
+        if _is_calling:
+            return
+        _is_calling = True
+        try:
+            while _waiting:
+                try:
+                    _waiting[0]()
+                finally:
+                    del _waiting[0]
+        finally:
+            _is_calling = False
+
+
+def _forget_threads():
+    """In a child of fork(): whoever held the lock is not there to release it."""
+    global _lock, _is_calling
+    _lock, _is_calling = threading.RLock(), False
+
+
+os.register_at_fork(after_in_child=_forget_threads)

@@ -1,12 +1,16 @@
 """Random numbers of npu: one Philox generator for each device, whose state is 16 bytes, the seed and the offset.
 
-Seeding starts no device: it is remembered until the device is used."""
+Generators are objects of the host: seeding takes effect at once, and starts no device. Calls that wait for the device
+(`_lazy_call`) may seed, too; the newest seed counts."""
 
 import torch
 
 from .. import _C
-from ._lazy import _lazy_call, _lazy_init
+from . import _lazy
+from ._lazy import _lazy_call, _lazy_init, is_initialized
 from ._utils import _get_device_index
+
+_states = []  # of the default generators when the device was started
 
 
 def default_generators():
@@ -32,8 +36,7 @@ def set_rng_state(new_state, device="npu"):
             "RNG state must be a torch.ByteTensor, that is of type uint8 on the CPU, "
             f"but got {new_state.dtype} on {new_state.device}; what torch.load() put on a device needs .cpu()"
         )
-    state = new_state.clone(memory_format=torch.contiguous_format)
-    _lazy_call(lambda: _generator(device).set_state(state))
+    _seed(lambda: _generator(device).set_state(new_state.contiguous()))
 
 
 def set_rng_state_all(new_states):
@@ -44,23 +47,25 @@ def set_rng_state_all(new_states):
 def manual_seed(seed):
     """Seeds the current device's generator."""
     seed = int(seed)
-    _lazy_call(lambda: _generator(None).manual_seed(seed), "seed")
+    _seed(lambda: _generator(None).manual_seed(seed))
 
 
 def manual_seed_all(seed):
     """Seeds the generators of all devices; torch.manual_seed does it too."""
     seed = int(seed)
-    _lazy_call(lambda: [generator.manual_seed(seed) for generator in default_generators()], "seed_all")
+    if not -(2**63) <= seed < 2**64:
+        raise RuntimeError(f"a seed must be -2**63 to 2**64 - 1, but got {seed}")
+    _seed(lambda: _C._npu_seed_default_generators(seed % 2**64))
 
 
 def seed():
     """Seeds the current device's generator by chance."""
-    _lazy_call(lambda: _generator(None).seed())
+    _seed(lambda: _generator(None).seed())
 
 
 def seed_all():
     """Seeds the generators of all devices by chance, all alike."""
-    _lazy_call(lambda: manual_seed_all(_generator(None).seed()))
+    manual_seed_all(_generator(None).seed())
 
 
 def initial_seed():
@@ -70,4 +75,27 @@ def initial_seed():
 
 
 def _generator(device):
-    return _C._npu_default_generator(_get_device_index(device, optional=True))
+    """The default generator of a device. That of the current one exists even where there is no device: it can be seeded."""
+    index = _get_device_index(device, optional=True)
+    return _C._npu_default_generator(-1 if index == _C._npu_current_device() else index)
+
+
+def _seed(function):
+    """Calls it between older calls that wait for the device, which do not undo it, and newer ones."""
+    if _lazy._waiting and is_initialized():
+        _lazy._make_waiting_calls()
+    function()
+    if not is_initialized() and _lazy._waiting[-1:] != [_restore_states]:
+        _lazy_call(_restore_states)
+
+
+def _keep_states():
+    _states[:] = [generator.get_state() for generator in default_generators()]
+
+
+def _restore_states():
+    for generator, state in zip(default_generators(), _states, strict=True):
+        generator.set_state(state)
+
+
+_lazy_call(_keep_states)  # the first of all that wait
