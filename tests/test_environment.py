@@ -337,7 +337,7 @@ def test_errors_can_be_short_and_are_then_whole_in_the_log(child, tmp_path):
     except RuntimeError as error:
         print(error)
     """
-    done = child(program, TORCH_NPU_COMPACT_ERROR_OUTPUT="1", ASCEND_PROCESS_LOG_PATH=str(tmp_path))
+    done = child(program, TORCH_NPU_COMPACT_ERROR_OUTPUT="1", ASCEND_PROCESS_LOG_PATH=str(tmp_path), SOFTNPU_LAUNCH="queue")
     assert done.stdout.count("\n") == 1, done.stderr
     assert "it vanished" in done.stdout
     advice = "ASCEND_LAUNCH_BLOCKING=1 to make that line raise the error"

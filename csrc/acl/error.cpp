@@ -2,9 +2,14 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <deque>
+#include <mutex>
 
 #include "acl/error_codes/rt_error_codes.h"
+#include "acl/printable.h"
 #include "acl/symbol.h"
 #include "core/options.h"
 #include "error_names.h"
@@ -13,6 +18,44 @@ namespace torch_npu::acl {
 namespace {
 
 std::atomic<Annotator> annotator{nullptr};
+
+// The tasks whose failures were described last.
+class DescribedTasks {
+ public:
+  static DescribedTasks& get() {
+    static DescribedTasks* const tasks = new DescribedTasks;
+    return *tasks;
+  }
+
+  // False if it was added before.
+  bool add(std::string task) {
+    const std::lock_guard lock(mutex_);
+    if (std::find(tasks_.begin(), tasks_.end(), task) != tasks_.end()) return false;
+    tasks_.push_back(std::move(task));
+    if (tasks_.size() > kMost) tasks_.pop_front();
+    return true;
+  }
+
+ private:
+  static constexpr size_t kMost = 64;
+
+  std::mutex mutex_;
+  std::deque<std::string> tasks_;
+};
+
+// The task that the software device's message is about, "device 0, stream 1, task 5": the first that is named, since a failure
+// of a wait names the task that was waited for before itself. Empty if it names none.
+std::string task_in(const std::string& message) {
+  constexpr std::string_view kBegin = " (device ";
+  for (size_t at = message.find(kBegin); at != std::string::npos; at = message.find(kBegin, at + 1)) {
+    int device = 0, stream = 0;
+    unsigned long long task = 0;
+    if (std::sscanf(message.c_str() + at, " (device %d, stream %d, task %llu", &device, &stream, &task) == 3) {
+      return c10::str("device ", device, ", stream ", stream, ", task ", task);
+    }
+  }
+  return {};
+}
 
 // Without the function and code that the device may have put around it: the exception's text has them already.
 std::string recent_message(const std::string& function, const std::string& code_and_name) {
@@ -32,16 +75,30 @@ std::string compact(std::string text) {
   return text.substr(0, end);
 }
 
-}  // namespace
+struct Described {
+  std::string text;
+  bool is_news;  // no text about that task was made before
+};
 
-std::string describe(aclError code, const char* function) {
+Described describe_and_note(aclError code, const char* function) {
   const char* known = softnpu::error_name(code);
   const std::string name = known == nullptr ? "an unknown code" : known;
   const std::string message = recent_message(function, c10::str(code, " ", name));
+  std::string task = task_in(message);
+  const bool is_news = task.empty() || DescribedTasks::get().add(std::move(task));
   std::string text = c10::str(function, " failed with ", name, " (", code, ")", message.empty() ? "" : ": ", message);
   if (logs(LogPart::kAcl, LogLevel::kError)) log(LogPart::kAcl, LogLevel::kError, text);
-  if (const Annotator more = annotator.load(std::memory_order_acquire)) text += more(function, text);
-  return compact(std::move(text));
+  if (const Annotator more = annotator.load(std::memory_order_acquire)) text += more(code, function, text);
+  return {compact(printable(text)), is_news};
+}
+
+}  // namespace
+
+std::string describe(aclError code, const char* function) { return describe_and_note(code, function).text; }
+
+std::optional<std::string> describe_once(aclError code, const char* function) {
+  Described described = describe_and_note(code, function);
+  return described.is_news ? std::optional(std::move(described.text)) : std::nullopt;
 }
 
 void fail(aclError code, const char* function) {
@@ -62,6 +119,13 @@ void warn_if_failed(aclError code, const char* function) noexcept {
 
 bool is_out_of_memory(aclError code) {
   return code == ACL_ERROR_RT_MEMORY_ALLOCATION || code == ACL_ERROR_BAD_ALLOC || code == ACL_ERROR_STORAGE_OVER_LIMIT;
+}
+
+bool is_failed_work(aclError code) {
+  if (code == ACL_SUCCESS || code == ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED) return false;
+  if (code == ACL_ERROR_RT_WAIT_TIMEOUT || code == ACL_ERROR_RT_TASK_TIMEOUT) return true;
+  const bool is_about_call = code >= 100000 && code < 200000;
+  return !is_about_call && code != ACL_ERROR_RT_STREAM_SYNC_TIMEOUT && code != ACL_ERROR_RT_EVENT_SYNC_TIMEOUT;
 }
 
 void set_annotator(Annotator value) { annotator.store(value, std::memory_order_release); }

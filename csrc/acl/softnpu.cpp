@@ -16,9 +16,12 @@ std::string softnpu_control(const std::string& command) {
   return reply;
 }
 
-void set_softnpu_origin(int (*origin)(char* text, size_t bytes)) {
-  using SetOrigin = void (*)(int (*)(char*, size_t));
-  if (const auto set = reinterpret_cast<SetOrigin>(find_symbol("softnpuSetOrigin"))) set(origin);
+void set_softnpu_origin(int (*origin)(char* text, size_t bytes), bool of_all_launches) {
+  using SetOrigin = void (*)(int (*)(char*, size_t), unsigned);
+  constexpr unsigned kRaces = 1, kFailures = 2;  // SOFTNPU_ORIGIN_* of softnpu.h
+  if (const auto set = reinterpret_cast<SetOrigin>(find_symbol("softnpuSetOrigin"))) {
+    set(origin, of_all_launches ? kRaces | kFailures : kFailures);
+  }
 }
 
 }  // namespace torch_npu::acl

@@ -11,8 +11,9 @@ namespace torch_npu::acl {
 // refuses the command.
 C10_EXPORT std::string softnpu_control(const std::string& command);
 
-// Lets the checks of the software device name the place of a call: `origin` writes it into `text`, ended by a zero, and returns
-// its length, or 0. Nothing happens with another device library.
-C10_EXPORT void set_softnpu_origin(int (*origin)(char* text, size_t bytes));
+// Lets the software device name the place of a call where a task fails within it and, if `of_all_launches`, in the reports of its
+// checks. `origin` writes the place into `text`, ended by a zero, and returns its length, or 0. Nothing happens with another
+// device library.
+C10_EXPORT void set_softnpu_origin(int (*origin)(char* text, size_t bytes), bool of_all_launches);
 
 }  // namespace torch_npu::acl

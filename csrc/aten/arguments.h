@@ -11,6 +11,7 @@
 #include <bit>
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include "acl/symbol.h"
 #include "aclnn/acl_meta.h"
@@ -260,13 +261,26 @@ class BoolArrayArg {
   aclBoolArray* descriptor_;
 };
 
+// A number or truth value for messages. A number of one byte is a number, not a character.
+template <class Value>
+std::string number_text(Value value) {
+  if constexpr (std::is_same_v<Value, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::is_integral_v<Value>) {
+    return c10::str(+value);
+  } else {
+    static_assert(std::is_floating_point_v<Value>);
+    return c10::str(value);
+  }
+}
+
 // A value that is passed as it is.
 template <class Value>
 class PlainArg {
  public:
   explicit PlainArg(Value value) : value_(value) {}
   Value get() const { return value_; }
-  std::string describe() const { return c10::str(value_); }
+  std::string describe() const { return number_text(value_); }
 
  private:
   Value value_;
@@ -288,7 +302,7 @@ class StringArg {
  public:
   explicit StringArg(const char* text) : text_(text) {}
   char* get() const { return const_cast<char*>(text_); }
-  std::string describe() const { return text_ == nullptr ? "none" : text_; }
+  std::string describe() const { return text_ == nullptr ? "none" : c10::str('"', text_, '"'); }
 
  private:
   const char* text_;

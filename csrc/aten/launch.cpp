@@ -1,6 +1,7 @@
 #include "aten/launch.h"
 
 #include "acl/library.h"
+#include "acl/printable.h"
 #include "core/allocator.h"
 #include "core/graph.h"
 #include "core/wait.h"
@@ -40,8 +41,9 @@ void refuse(const char* name, aclnnStatus status, std::initializer_list<std::str
   const std::string reason = acl::describe(static_cast<aclError>(status), name);
   const auto says = [&](const char* words) { return reason.find(words) != std::string::npos; };
   const bool is_dtype = says("not implemented for") || says("not supported for complex types");
-  TORCH_CHECK_NOT_IMPLEMENTED(!is_dtype, reason, "\nArguments: ", join(arguments));
-  TORCH_CHECK(false, reason, "\nArguments: ", join(arguments));
+  const std::string given = acl::printable(join(arguments));
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_dtype, reason, "\nArguments: ", given);
+  TORCH_CHECK(false, reason, "\nArguments: ", given);
 }
 
 void run_with_workspace(NPUStream stream, const char* name, RunFunction run, uint64_t workspace_size, aclOpExecutor* executor) {

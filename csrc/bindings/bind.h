@@ -37,6 +37,9 @@ void check_signals();
 // them through its destructors but ends the process (Python up to 3.13). After this call such threads sleep instead.
 void park_threads_at_exit();
 
+// Whether Python runs and has not begun to end.
+bool interpreter_lives();
+
 // Where Python is now, for errors of operators; see core/launch_trace.h.
 std::string python_location();
 

@@ -33,7 +33,7 @@ bool is_of_torch(const std::string& file) {
 
 // The innermost line, and before it the innermost one outside torch, which is the user's own.
 std::string python_location() {
-  if (Py_IsInitialized() == 0) return {};
+  if (!interpreter_lives()) return {};  // a thread that wants the interpreter's lock now would not come back
   const py::gil_scoped_acquire lock;
   py::object frame = owned(PyThreadState_GetFrame(PyThreadState_Get()));
   if (!frame) return {};

@@ -8,6 +8,8 @@ namespace {
 
 namespace py = pybind11;
 
+}  // namespace
+
 bool interpreter_lives() {
 #if PY_VERSION_HEX >= 0x030D0000
   return Py_IsInitialized() != 0 && Py_IsFinalizing() == 0;
@@ -15,8 +17,6 @@ bool interpreter_lives() {
   return Py_IsInitialized() != 0 && _Py_IsFinalizing() == 0;
 #endif
 }
-
-}  // namespace
 
 // Only the main thread handles signals. The others must not even ask: a thread that wants the interpreter's lock while the
 // interpreter ends does not come back.

@@ -1,6 +1,7 @@
 #include "core/graph.h"
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <vector>
 
@@ -17,6 +18,15 @@ namespace {
 
 constexpr size_t kMostGenerators = 32;
 constexpr size_t kStateBytes = 2 * sizeof(uint64_t);
+
+// Seed and offset for a replay that draws `count` numbers, and moves the offset behind them.
+std::array<uint64_t, 2> take_numbers(const at::Generator& generator, uint64_t count) {
+  auto* impl = at::check_generator<NPUGeneratorImpl>(generator);
+  const std::lock_guard lock(impl->mutex_);
+  const uint64_t offset = impl->get_offset();
+  impl->set_offset(offset + count);
+  return {impl->current_seed(), offset};
+}
 
 // Those that are being captured.
 struct Registry {
@@ -174,12 +184,9 @@ NPUGraph::Draw NPUGraph::draw(const at::Generator& generator, uint64_t count) {
 void NPUGraph::write_states(NPUStream stream) {
   replayed_.block(stream);
   for (Random& random : randoms_) {
-    auto* generator = at::check_generator<NPUGeneratorImpl>(random.generator);
-    const std::lock_guard lock(generator->mutex_);
-    const uint64_t words[2] = {generator->current_seed(), generator->get_offset()};
-    ACL_CALL(aclrtMemcpyAsync, state_of(random), sizeof words, words, sizeof words, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE,
+    const std::array<uint64_t, 2> words = take_numbers(random.generator, random.drawn);
+    ACL_CALL(aclrtMemcpyAsync, state_of(random), sizeof words, words.data(), sizeof words, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE,
              stream.stream());
-    generator->set_offset(words[1] + random.drawn);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "core/graph.h"
 #include "core/log.h"
 #include "core/options.h"
+#include "core/wait.h"
 
 namespace torch_npu {
 namespace {
@@ -129,7 +130,7 @@ class Record {
 
 int write_origin(char* text, size_t bytes) noexcept {
   const PythonLocation where = python_location.load(std::memory_order_acquire);
-  if (where == nullptr || holds_traces || bytes == 0) return 0;
+  if (where == nullptr || holds_traces || waits_are_uninterrupted() || bytes == 0) return 0;
   try {
     const std::string line = where();
     const size_t length = std::min(line.size(), bytes - 1);
@@ -151,13 +152,13 @@ std::string find_failed_launch(const std::string& message) {
   return {};
 }
 
-std::string annotate(const char* function, const std::string& text) {
+std::string annotate(aclError code, const char* function, const std::string& text) {
   if (awaited != nullptr) return text_of(*awaited);
-  if (std::string_view(function).find("Synchronize") == std::string_view::npos) return {};
+  if (std::string_view(function).find("Synchronize") == std::string_view::npos || !acl::is_failed_work(code)) return {};
   if (options().debug) return find_failed_launch(text);
+  if (text.find(", launched from ") != std::string::npos) return {};
   return "\nThe operator that failed was launched earlier than the call that reports it. Set TORCH_NPU_DEBUG=1 to see the Python "
-         "line "
-         "that launched it, or ASCEND_LAUNCH_BLOCKING=1 to make that line raise the error.";
+         "line that launched it, or ASCEND_LAUNCH_BLOCKING=1 to make that line raise the error.";
 }
 
 [[maybe_unused]] const bool registered = [] {
@@ -196,9 +197,7 @@ void record_launches(bool on) { Record::get().turn(on); }
 
 std::vector<std::string> take_recorded_launches() { return Record::get().take(); }
 
-void tell_device_origins() {
-  if (options().debug) acl::set_softnpu_origin(write_origin);
-}
+void tell_device_origins() { acl::set_softnpu_origin(write_origin, options().debug); }
 
 void set_python_location(PythonLocation location) { python_location.store(location, std::memory_order_release); }
 

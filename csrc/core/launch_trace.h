@@ -5,7 +5,9 @@
 //
 // ASCEND_LAUNCH_BLOCKING=1 waits for the operator, so that its failure is thrown by the call that made it. TORCH_NPU_DEBUG=1
 // keeps the order of launches and remembers, for each, the Python line and what `describe` says; the exception of a failed task
-// then names them. With neither, the exception says which switch to set. TORCH_NPU_LOGS=+dispatch writes a line for each launch.
+// then names them. With neither, the exception names the Python line of an operator that ran within the call that launched it, as
+// small ones do on the software device, and else says which switch to set. TORCH_NPU_LOGS=+dispatch writes a line for each
+// launch.
 #pragma once
 
 #include <string>
@@ -47,8 +49,8 @@ inline void after_launch(NPUStream stream, const char* op, Describe&& describe) 
 C10_EXPORT void record_launches(bool on);
 C10_EXPORT std::vector<std::string> take_recorded_launches();
 
-// Lets the device name the Python line of a launch in its own reports, where TORCH_NPU_DEBUG=1 asks for that. Called once, when
-// the device library is initialised.
+// Lets the software device name the Python line of a launch: where the operator fails within that launch, and in its other
+// reports where TORCH_NPU_DEBUG=1 asks for that. Called once, when the device library is initialised.
 void tell_device_origins();
 
 // Where Python is now, such as "train.py:12 in step"; empty if no Python code called. Set once by the bindings.

@@ -27,6 +27,8 @@ void check_interrupt() {
 UninterruptedWaits::UninterruptedWaits() { ++uninterrupted; }
 UninterruptedWaits::~UninterruptedWaits() { --uninterrupted; }
 
+bool waits_are_uninterrupted() { return uninterrupted > 0; }
+
 bool detail::is_timeout(aclError code) {
   return code == ACL_ERROR_RT_STREAM_SYNC_TIMEOUT || code == ACL_ERROR_RT_EVENT_SYNC_TIMEOUT;
 }

@@ -40,6 +40,9 @@ class C10_EXPORT UninterruptedWaits {
   UninterruptedWaits& operator=(const UninterruptedWaits&) = delete;
 };
 
+// Whether one lives on this thread.
+bool waits_are_uninterrupted();
+
 enum class WaitFor { kStream, kDevice };
 
 namespace detail {

@@ -2,12 +2,11 @@
 
 #include <ATen/Parallel.h>
 
-#include <cstring>
-
 #include "acl/acl_rt.h"
 #include "ops/alias.h"
 #include "ops/chip_limits.h"
 #include "ops/scope.h"
+#include "runtime/message.h"
 
 namespace softnpu::ops {
 namespace {
@@ -119,7 +118,7 @@ aclError check_zones(const Executor& executor, char* message) {
     const aclError code = driver()->check_zones(view.data, damage);
     if (code == ACL_SUCCESS) continue;
     const std::string reason = text(executor.operation->task.name, "(", describe_arguments(executor), "): ", damage);
-    std::strncpy(message, reason.c_str(), SOFTNPU_TASK_MESSAGE - 1)[SOFTNPU_TASK_MESSAGE - 1] = '\0';
+    write_message(message, reason);
     return code;
   }
   return ACL_SUCCESS;
@@ -216,7 +215,7 @@ aclError run_task(void* payload, char* message) {
   } catch (const std::exception& error) {
     const char* kind = dynamic_cast<const c10::IndexError*>(&error) == nullptr ? "" : "IndexError: ";
     const std::string reason = text(operation.task.name, "(", describe_arguments(executor), "): ", kind, plain_message(error));
-    std::strncpy(message, reason.c_str(), SOFTNPU_TASK_MESSAGE - 1)[SOFTNPU_TASK_MESSAGE - 1] = '\0';
+    write_message(message, reason);
     return ACL_ERROR_RT_AICORE_EXCEPTION;
   }
 }

@@ -8,6 +8,7 @@
 #include "runtime/engine.h"
 #include "runtime/faults.h"
 #include "runtime/host_probe.h"
+#include "runtime/message.h"
 #include "runtime/process.h"
 #include "runtime/races.h"
 #include "runtime/running_task.h"
@@ -35,7 +36,7 @@ Status move_rows(EngineQueue* queue, const CopyShape& shape) {
 }
 
 aclError report(const Status& status, char* message) {
-  if (!status.ok()) std::strncpy(message, status.message().c_str(), SOFTNPU_TASK_MESSAGE - 1)[SOFTNPU_TASK_MESSAGE - 1] = '\0';
+  if (!status.ok()) write_message(message, status.message());
   return status.code();
 }
 

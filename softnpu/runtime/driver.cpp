@@ -1,11 +1,10 @@
 #include "runtime/driver.h"
 
-#include <cstdio>
-
 #include "runtime/arena.h"
 #include "runtime/copy.h"
 #include "runtime/entry.h"
 #include "runtime/faults.h"
+#include "runtime/message.h"
 #include "runtime/options.h"
 
 namespace softnpu {
@@ -75,7 +74,7 @@ aclError check_zones(const void* kernel_address, char* message) {
   if (heap == nullptr) return ACL_SUCCESS;
   const auto* pointer = static_cast<const std::byte*>(kernel_address) - Arena::device_range().kernel_offset;
   const Status status = heap->check_red_zones_of(pointer);
-  if (!status.ok()) std::snprintf(message, SOFTNPU_TASK_MESSAGE, "%s", status.message().c_str());
+  if (!status.ok()) write_message(message, status.message());
   return status.code();
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <mutex>
 #include <thread>
 
 #include "runtime/capture.h"
+#include "runtime/message.h"
 #include "runtime/stream.h"
 #include "runtime/thread_state.h"
 
@@ -76,7 +76,7 @@ struct Event::External {
 
   static aclError check(const External& task, char* message) {
     if (task.event->is_live(task.generation)) return ACL_SUCCESS;
-    std::strncpy(message, "the external event was destroyed before the graph", SOFTNPU_TASK_MESSAGE - 1);
+    write_message(message, "the external event was destroyed before the graph");
     return ACL_ERROR_RT_INVALID_HANDLE;
   }
 };

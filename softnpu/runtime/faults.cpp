@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "runtime/message.h"
 #include "runtime/options.h"
 
 namespace softnpu {
@@ -75,7 +76,7 @@ AlteredTask& altered(const void* payload) { return **static_cast<AlteredTask* co
 aclError run_altered(void* payload, char* message) {
   AlteredTask& task = altered(payload);
   if (task.verdict.code == ACL_SUCCESS) return task.kind->run(task.payload, message);
-  std::strncpy(message, task.verdict.message().c_str(), SOFTNPU_TASK_MESSAGE - 1)[SOFTNPU_TASK_MESSAGE - 1] = '\0';
+  write_message(message, task.verdict.message());
   return task.verdict.code;
 }
 

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "runtime/arena.h"
 #include "runtime/log.h"
+#include "runtime/origin.h"
 #include "runtime/process.h"
 
 namespace softnpu {
@@ -16,8 +16,6 @@ namespace {
 constexpr size_t kOftenEnough = 4096;             // entries of the map below which nothing is swept
 constexpr size_t kMostEntries = size_t{1} << 18;  // beyond it the map starts anew: races may be missed, memory is not
 constexpr size_t kMostReports = 100;              // kept for the command; stderr and the log have all
-
-std::atomic<int (*)(char*, size_t)> g_origin{nullptr};
 
 // The address under which the client knows memory that kernels reach at `address`; 0 for memory that is not watched.
 uintptr_t client_address(const void* address) {
@@ -63,14 +61,10 @@ bool RaceClock::learn(const RaceClock& other) {
 }
 
 const std::string* Races::origin() {
-  const auto ask = g_origin.load(std::memory_order_acquire);
-  if (ask == nullptr) return nullptr;
-  char line[1024];
-  line[0] = '\0';
-  if (ask(line, sizeof line) == 0) return nullptr;
-  line[sizeof line - 1] = '\0';
+  std::string line = client_origin(SOFTNPU_ORIGIN_RACES);
+  if (line.empty()) return nullptr;
   std::lock_guard guard(mutex_);
-  return &*origins_.emplace(line).first;
+  return &*origins_.insert(std::move(line)).first;
 }
 
 Races::StreamState& Races::stream_at(uint32_t number) {
@@ -249,5 +243,3 @@ Races& races() {
 }
 
 }  // namespace softnpu
-
-void softnpuSetOrigin(int (*origin)(char* text, size_t bytes)) { softnpu::g_origin.store(origin, std::memory_order_release); }

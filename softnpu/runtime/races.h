@@ -33,7 +33,6 @@
 #include "runtime/access_map.h"
 #include "runtime/driver.h"
 #include "runtime/options.h"
-#include "runtime/softnpu.h"
 #include "runtime/status.h"
 
 namespace softnpu {

@@ -20,10 +20,15 @@ extern "C" {
 /* `reply` may be null where `reply_bytes` is 0. */
 __attribute__((visibility("default"))) aclError softnpuControl(const char* command, char* reply, size_t reply_bytes);
 
+enum {
+  SOFTNPU_ORIGIN_RACES = 1,   /* asked by each launch while SOFTNPU_RACE_CHECK is on */
+  SOFTNPU_ORIGIN_FAILURES = 2 /* asked only when a task failed that ran within the call that launched it */
+};
+
 /* Lets reports name the place in the client's program that made a call. `origin` writes it into `text`, which holds `bytes`, ends
  * it by a zero and returns its length, or 0 if it does not know; it is called on the thread that makes the call, with no lock
- * held, and only while a check is on that wants to know (SOFTNPU_RACE_CHECK). Null ends that. */
-__attribute__((visibility("default"))) void softnpuSetOrigin(int (*origin)(char* text, size_t bytes));
+ * held, for the `reports` (a set of SOFTNPU_ORIGIN_*) that are wanted. Null ends that. */
+__attribute__((visibility("default"))) void softnpuSetOrigin(int (*origin)(char* text, size_t bytes), unsigned reports);
 
 #ifdef __cplusplus
 }

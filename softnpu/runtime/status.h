@@ -11,17 +11,35 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "acl/acl_base.h"
 
 namespace softnpu {
 
+namespace internal {
+
+template <typename Part>
+void put(std::ostream& out, const Part& part) {
+  if constexpr (std::is_same_v<Part, bool>) {
+    out << (part ? "true" : "false");
+  } else if constexpr (std::is_same_v<Part, signed char> || std::is_same_v<Part, unsigned char>) {
+    out << int(part);  // int8_t and uint8_t are numbers
+  } else if constexpr (std::is_same_v<Part, const char*> || std::is_same_v<Part, char*>) {
+    out << (part == nullptr ? "null" : part);  // a stream that is given a null pointer drops all that follows
+  } else {
+    out << part;
+  }
+}
+
+}  // namespace internal
+
 // Writes its arguments one after another: text("size ", 12, " is too large").
 template <typename... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream out;
-  (out << ... << parts);
+  (internal::put(out, parts), ...);
   return std::move(out).str();
 }
 

@@ -131,8 +131,10 @@ Status Stream::abort(aclError reason, Deadline deadline) {
           text("the task that runs on stream ", id(), " did not end in the time given; pending ones are dropped")};
 }
 
+std::string Stream::place() const { return text("device ", device().number(), ", stream ", id()); }
+
 void Stream::task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) {
-  SOFTNPU_LOG(kError, "stream ", id(), " device ", device().number(), ": ", status.message(), " [", kind.name, "]");
+  SOFTNPU_LOG(kError, status.message(), " [", kind.name, "]");
   report_exception({.task_id = uint32_t(ticket),
                     .stream_id = uint32_t(id()),
                     .thread_id = 0,

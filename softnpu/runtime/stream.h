@@ -80,6 +80,7 @@ class Stream : public Slot, private TaskQueue::Observer {
 
  private:
   Status wait(Ticket ticket, Deadline deadline);
+  std::string place() const override;
   void task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) override;
   void running(bool begins) override;
 

@@ -13,7 +13,9 @@
 #include <thread>
 
 #include "runtime/log.h"
+#include "runtime/message.h"
 #include "runtime/options.h"
+#include "runtime/origin.h"
 #include "runtime/races.h"
 #include "runtime/running_task.h"
 #include "runtime/shuffle.h"
@@ -28,6 +30,8 @@ constexpr uint64_t kHelpCost = 1 << 20;                  // what a thread with a
 constexpr std::chrono::nanoseconds kTimePerElement{16};  // of a slow elementwise operator
 constexpr std::chrono::microseconds kShortestPoll{20};
 constexpr std::chrono::microseconds kLongestPoll{1000};
+
+constexpr std::string_view kWaitedFor = "the stream that was waited for failed: ";
 
 std::atomic<bool> g_exiting{false};
 std::atomic<int> g_workers{0};
@@ -48,7 +52,10 @@ aclError run_wait(void* payload, char* message) {
   if (!mark.queue->has_failed()) [[likely]]
     return ACL_SUCCESS;
   const Status failure = mark.queue->failure_before(mark.ticket);
-  std::snprintf(message, SOFTNPU_TASK_MESSAGE, "the stream that was waited for failed: %s", failure.message().c_str());
+  // Where streams wait for each other in a row, the first failure is told, not how it came here.
+  const std::string& told = failure.message();
+  const size_t begin = told.find(kWaitedFor);
+  write_message(message, begin == std::string::npos ? text(kWaitedFor, told) : told.substr(begin, told.rfind(" (") - begin));
   return failure.code();
 }
 
@@ -207,8 +214,11 @@ void TaskQueue::run_inline(const SoftnpuTaskKind& kind, const void* payload, Tic
   head_.store(ticket, std::memory_order_release);  // first: where it lies behind the tail there is nothing to run
   tail_.store(ticket, std::memory_order_release);
   submit_lock_.unlock();
-  if (code != ACL_SUCCESS) [[unlikely]]
-    fail(kind, ticket, code, message);
+  if (code == ACL_SUCCESS) [[likely]]
+    return;
+  fail(kind, ticket, code, message);
+  if (&kind == &kWaitKind) return;  // it tells the failure of another task, which was launched elsewhere
+  if (const std::string origin = client_origin(SOFTNPU_ORIGIN_FAILURES); !origin.empty()) add_origin(ticket, origin);
 }
 
 Status TaskQueue::submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over) {
@@ -227,13 +237,21 @@ void TaskQueue::run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket) {
 }
 
 void TaskQueue::fail(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message) {
-  Status status(code, text("task '", kind.name, "' failed: ", message));
+  Status status(code, text("task '", kind.name, "' failed: ", message, " (", observer_->place(), ", task ", ticket, ")"));
   observer_->task_failed(kind, ticket, status);
   std::lock_guard guard(failure_lock_);
   if (!failure_.ok()) return;
   failure_ = std::move(status);
   failure_ticket_ = ticket;
   skip_until_.store(kSkipAll, std::memory_order_seq_cst);
+}
+
+void TaskQueue::add_origin(Ticket ticket, const std::string& origin) {
+  std::lock_guard guard(failure_lock_);
+  if (failure_.ok() || failure_ticket_ != ticket) return;
+  std::string message = failure_.message();
+  message.pop_back();  // the bracket behind the place
+  failure_ = Status(failure_.code(), text(message, ", launched from ", origin, ")"));
 }
 
 void TaskQueue::finish(Ticket ticket) {

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "runtime/driver.h"
 #include "runtime/futex.h"
@@ -49,6 +50,8 @@ class TaskQueue {
   // Told on the thread that runs tasks.
   class Observer {
    public:
+    // Which queue it is, such as "device 0, stream 3", for messages.
+    virtual std::string place() const = 0;
     virtual void task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) = 0;
     // Queued tasks begin or end to run, one after the other. Of those that run in the submitter's hands nothing is told.
     virtual void running(bool /*begins*/) {}
@@ -180,6 +183,8 @@ class TaskQueue {
   bool wait_shuffling(Ticket ticket, Deadline deadline);
   void wait_sleeping(Ticket ticket, Deadline deadline);
   void fail(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message);
+  // Says in the failure of the task, if nobody has taken it yet, where in the client's program the task was launched.
+  void add_origin(Ticket ticket, const std::string& origin);
   Status start_worker();
   void work();
   void finish_closing();

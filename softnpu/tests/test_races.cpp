@@ -441,12 +441,12 @@ TEST_F(ChildRaces, TheSamePairIsReportedOnce) {
 TEST_F(ChildRaces, ReportsNameTheOriginOfBothTasks) {
   const auto set_origin = find_function<decltype(softnpuSetOrigin)>("softnpuSetOrigin");
   static const char* line;
-  set_origin([](char* text, size_t bytes) { return std::snprintf(text, bytes, "%s", line); });
+  set_origin([](char* text, size_t bytes) { return std::snprintf(text, bytes, "%s", line); }, SOFTNPU_ORIGIN_RACES);
   line = "train.py:12 in step";
   write(first);
   line = "train.py:15 in load";
   write(second);
-  set_origin(nullptr);
+  set_origin(nullptr, 0);
   const std::string report = reports();
   EXPECT_EQ(count_of(report, ", train.py:12 in step)"), 1u) << report;
   EXPECT_EQ(count_of(report, ", train.py:15 in load)"), 1u) << report;
