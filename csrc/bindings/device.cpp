@@ -5,6 +5,7 @@
 
 #include "acl/library.h"
 #include "bindings/bind.h"
+#include "core/exit_report.h"
 #include "core/generator.h"
 
 namespace torch_npu::bindings {
@@ -72,6 +73,9 @@ void bind_device(py::module_& module) {
   module.def(
       "_npu_synchronize", [](int64_t device) { synchronize_device(checked_device(device)); }, py::arg("device") = -1,
       ReleaseGil());
+  module.def(
+      "_npu_report_failures_at_exit",
+      [](int64_t patience) { return report_failures_at_exit(std::chrono::milliseconds(patience)); }, ReleaseGil());
   module.def("_npu_device_properties", [](int64_t device) { return device_properties(checked_device(device)); });
   module.def("_npu_library_info", library);
   module.def("_npu_is_support_inf_nan", supports_inf_nan);

@@ -9,6 +9,7 @@
 #include "acl/library.h"
 #include "acl/symbol.h"
 #include "core/affinity.h"
+#include "core/exit_report.h"
 #include "core/launch_trace.h"
 #include "core/log.h"
 #include "core/options.h"
@@ -169,6 +170,7 @@ void initialize() {
   if (code != ACL_ERROR_REPEAT_INITIALIZE) acl::check(code, "aclInit");  // another client of the library may have been first
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
   tell_device_origins();
+  watch_exit();
   initialized.store(true, std::memory_order_release);
 }
 

@@ -10,6 +10,7 @@
 #include "acl/softnpu.h"
 #include "acl/symbol.h"
 #include "core/allocator_settings.h"
+#include "core/exit_report.h"
 #include "core/memory_stats.h"
 #include "core/options.h"
 #include "core/out_of_memory.h"
@@ -78,7 +79,10 @@ class LateErrors {
   }
 
   void print() {
-    if (const std::string text = take(); !text.empty()) std::fprintf(stderr, "torch_npu: %s\n", text.c_str());
+    const std::string text = take();
+    if (text.empty()) return;
+    std::fprintf(stderr, "torch_npu: %s\n", text.c_str());
+    fail_at_exit();
   }
 
   std::mutex mutex_;

@@ -1,0 +1,110 @@
+#include "core/exit_report.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "acl/symbol.h"
+#include "core/graph.h"
+#include "core/stream.h"
+#include "core/wait.h"
+
+namespace torch_npu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kPatience{2};  // of a process without Python
+constexpr int32_t kSlice = 20;                // milliseconds; between slices all streams are looked at
+constexpr int32_t kAtOnce = 1;                // millisecond: for what is over already
+constexpr int kMostPrinted = 32;              // of a device, beyond the streams of the plugin
+
+std::atomic<bool> was_asked{false};  // somebody has reported; the handler does not wait again
+std::atomic<bool> has_failed{false};
+
+void print(const std::string& failure) {
+  static std::set<std::string>* const printed = new std::set<std::string>;  // one that stays is given to all who ask
+  if (!printed->insert(failure).second) return;
+  const bool is_first = printed->size() == 1;
+  const std::string text =
+      c10::str("torch_npu: the process ends, and no call has reported this failure of the device:\n", failure, "\n",
+               is_first ? "torch.npu.synchronize() at the end of the program would raise it.\n" : "");
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  fail_at_exit();
+}
+
+// Whether that was news.
+bool print_failure(aclError code, const char* function) {
+  const std::optional<std::string> failure = acl::describe_once(code, function);
+  if (failure.has_value()) print(*failure);
+  return failure.has_value();
+}
+
+bool is_idle(NPUStream stream) {
+  aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+  return ACL_FN(aclrtStreamQuery)(stream.stream(), &status) == ACL_SUCCESS && status == ACL_STREAM_STATUS_COMPLETE;
+}
+
+// Whether the stream is done with its work within so many milliseconds. Its failure is then printed.
+bool settle(NPUStream stream, int32_t milliseconds) {
+  const BoundDevice bound(stream.device_index());
+  if (milliseconds == kAtOnce && !is_idle(stream)) return false;
+  const aclError code = ACL_FN(aclrtSynchronizeStreamWithTimeout)(stream.stream(), milliseconds);
+  if (detail::is_timeout(code)) return false;
+  if (acl::is_failed_work(code)) print_failure(code, "aclrtSynchronizeStreamWithTimeout");
+  return true;
+}
+
+// Streams that others made are known to the device alone, which gives one failure at a time.
+void settle_device(c10::DeviceIndex device) {
+  const BoundDevice bound(device);
+  for (int i = 0; i < kMostPrinted; ++i) {
+    const aclError code = ACL_FN(aclrtSynchronizeDeviceWithTimeout)(kAtOnce);
+    if (!acl::is_failed_work(code) || !print_failure(code, "aclrtSynchronizeDeviceWithTimeout")) return;
+  }
+}
+
+void settle_all(Clock::time_point end) {
+  std::vector<NPUStream> busy = used_streams();
+  std::erase_if(busy, [](NPUStream stream) { return captures_exist() && is_capturing(stream); });
+  for (;;) {
+    std::erase_if(busy, [](NPUStream stream) { return settle(stream, kAtOnce); });
+    if (busy.empty() || Clock::now() >= end) break;
+    check_interrupt();
+    if (settle(busy.front(), kSlice)) busy.erase(busy.begin());
+  }
+  if (!busy.empty() || captures_exist()) return;  // the device would wait for them, or refuse
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    if (has_context(device)) settle_device(device);
+  }
+}
+
+void end_process(int status, void* /*unused*/) {
+  if (is_in_bad_fork()) return;
+  try {
+    report_failures_at_exit(was_asked.load() ? std::chrono::seconds(0) : kPatience);
+  } catch (const std::exception&) {  // a device that cannot be asked any more
+  }
+  // The other handlers run within this call, as they would without it.
+  if (status == 0 && has_failed.load()) std::exit(EXIT_FAILURE);
+}
+
+}  // namespace
+
+bool report_failures_at_exit(std::chrono::milliseconds patience) {
+  was_asked.store(true);
+  if (is_initialized() && !is_in_bad_fork()) settle_all(Clock::now() + patience);
+  return has_failed.load();
+}
+
+void fail_at_exit() { has_failed.store(true); }
+
+void watch_exit() { on_exit(end_process, nullptr); }
+
+}  // namespace torch_npu
