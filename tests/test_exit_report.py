@@ -268,3 +268,31 @@ def test_the_launching_line_is_named_where_it_is_known(child):
     assert f"called from <string>:{line} in fail." in queued.stderr, queued.stderr
     unknown = child(program, SOFTNPU_LAUNCH="queue")
     assert "Set TORCH_NPU_DEBUG=1 to see the Python line" in unknown.stderr, unknown.stderr
+
+
+def test_ctrl_c_ends_the_wait_at_exit(child):
+    """The wait would take longer than the child may; another process sends Ctrl-C until the child has ended."""
+    done = child(
+        textwrap.dedent(BEGIN)
+        + textwrap.dedent(
+            """
+            import time
+            from torch_npu.npu import _exit
+            _exit._PATIENCE = 3_600_000
+            ended, alive = os.pipe()
+            parent = os.getpid()
+            if os.fork() == 0:
+                os.close(alive)
+                os.read(ended, 1)                                   # until the other process ends, or sends something
+                while os.getppid() == parent:
+                    os.kill(parent, signal.SIGINT)
+                    time.sleep(0.2)
+                os._exit(0)
+            occupy()
+            fail_on(torch.npu.Stream())
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            atexit.register(lambda: os.write(alive, b"!"))          # runs before what torch_npu does at exit
+            """
+        )
+    )
+    assert done.returncode in (1, -2), done.stdout + done.stderr
