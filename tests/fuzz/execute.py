@@ -1,0 +1,56 @@
+"""Runs programs in this process, whose device has the settings of the first of them."""
+
+import gc
+import os
+import traceback
+
+from . import printing, settings
+from .program import generate
+
+
+def program_of(seed):
+    return generate(seed, settings.of(seed).profile)
+
+
+def prepare(seed):
+    """The settings of the seed, which the device reads at its first use."""
+    for name, value in settings.of(seed).environment.items():
+        os.environ[name] = value
+
+
+def failure(program, environment):
+    """Runs a program and gives what went wrong; None if nothing did."""
+    text = printing.PRELUDE + printing.body(program, environment)
+    space = {"__name__": "program"}
+    found = None
+    try:
+        exec(compile(text, f"<seed {program.seed}>", "exec"), space)
+    except BaseException as error:
+        found = _describe(error, text, program.seed)
+        del error
+    space.clear()
+    return found or left_behind()
+
+
+def _describe(error, text, seed):
+    """The error, and the line of the program that raised it."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == f"<seed {seed}>"]
+    shown = [text.splitlines()[number - 1] for number in lines]
+    return f"{type(error).__name__}: {error}\nin: {' -> '.join(shown)}"
+
+
+def left_behind():
+    """What a program must not leave: memory that is in use or cannot be given back. Sets the device back for the next one."""
+    import torch
+
+    try:
+        gc.collect()
+        torch.npu.synchronize()
+        torch.npu.set_per_process_memory_fraction(1.0)
+        torch.npu.empty_cache()
+    except RuntimeError as error:
+        return f"the device does not work after the program: {error}"
+    used, reserved = torch.npu.memory_allocated(), torch.npu.memory_reserved()
+    if used or reserved:
+        return f"{used} bytes are allocated and {reserved} reserved after the program"
+    return None
