@@ -1,8 +1,11 @@
-// Threads x streams x events x copies x frees, against a model.
+// Threads x streams x events x copies x frees x graphs, against a model.
 //
 // Every buffer has one owner at a time, a stream, and the model knows what it holds once that stream has come so far. Buffers
 // change hands only through an event: recorded by the old owner, waited for by the new one, of the same thread or of another.
 // What the device holds is fetched now and then, in the order of the owner, and compared with the model.
+//
+// Threads also capture graphs that copy an input to an output, share them, replay them on their own streams between two buffers,
+// and destroy them while the last replay may still run.
 //
 // SOFTNPU_STRESS_SECONDS sets how long, SOFTNPU_STRESS_SEED repeats a run as far as threads can be repeated.
 #include <algorithm>
@@ -24,6 +27,7 @@ constexpr int kThreads = 3;
 constexpr size_t kStreams = 4;
 constexpr size_t kBuffers = 10;
 constexpr size_t kMostChecks = 32;
+constexpr size_t kMostPipelines = 6;
 constexpr size_t kWords[] = {16, 1000, 20'000, 300'000};  // sizes: some run in the calling thread, some are queued
 
 uint64_t number_from_environment(const char* name, uint64_t otherwise) {
@@ -62,10 +66,28 @@ struct Parcel {
   Event ready;
 };
 
-// Where threads leave parcels for each other, and whether the run is over.
+// A graph that copies `input` to `output`, by way of `middle` and with two streams. One thread at a time uses it, behind `used`.
+struct Pipeline {
+  Owned<aclmdlRIDestroy> graph;
+  size_t words = 0;
+  DeviceBuffer input, middle, output;
+  Event used;
+
+  size_t bytes() const { return words * sizeof(uint32_t); }
+};
+
+// The graph goes at once, its memory after the last replay.
+void retire(Pipeline pipeline) {
+  pipeline.graph = {};
+  EXPECT_ACL(aclrtSynchronizeEvent(pipeline.used));
+}
+
+// Where threads leave parcels and graphs for each other, and whether the run is over.
 struct Shared {
   std::mutex mutex;
   std::deque<Parcel> parcels;
+  std::deque<Pipeline> pipelines;
+  std::atomic<uint64_t> replays{0};
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> steps{0};
 };
@@ -127,7 +149,7 @@ class Worker {
   }
 
   void step() {
-    switch (below(12)) {
+    switch (below(14)) {
       case 0:
       case 1:
         return fill(any_buffer());
@@ -147,6 +169,9 @@ class Worker {
         return send();
       case 10:
         return receive();
+      case 11:
+      case 12:
+        return use_pipeline();
       default:
         return look_around();
     }
@@ -222,6 +247,67 @@ class Worker {
     buffers_.push_back(std::move(parcel->buffer));
   }
 
+  // Takes a graph that nobody uses, or makes one; replays it; leaves it for others or lets it go.
+  void use_pipeline() {
+    Buffer& from = any_buffer();
+    std::optional<Pipeline> pipeline = below(4) == 0 ? std::nullopt : take_pipeline(from.words);
+    if (!pipeline) pipeline = capture(from.words);
+    for (size_t i = below(3) + 1; i > 0; --i) replay(*pipeline, from, any_buffer());
+    {
+      std::lock_guard guard(shared_.mutex);
+      if (shared_.pipelines.size() < kMostPipelines) return shared_.pipelines.push_back(std::move(*pipeline));
+    }
+    retire(std::move(*pipeline));
+  }
+
+  std::optional<Pipeline> take_pipeline(size_t words) {
+    std::lock_guard guard(shared_.mutex);
+    const auto found = std::ranges::find(shared_.pipelines, words, &Pipeline::words);
+    if (found == shared_.pipelines.end()) return std::nullopt;
+    std::optional<Pipeline> pipeline = std::move(*found);
+    shared_.pipelines.erase(found);
+    return pipeline;
+  }
+
+  Pipeline capture(size_t words) {
+    Pipeline pipeline;
+    pipeline.words = words;
+    const size_t bytes = pipeline.bytes(), half = bytes / 2;
+    for (DeviceBuffer* buffer : {&pipeline.input, &pipeline.middle, &pipeline.output}) *buffer = make_device_buffer(bytes);
+    pipeline.used = make_event();
+    Event fork = make_event(), join = make_event();
+    const size_t number = below(kStreams);
+    const aclrtStream first = streams_[number], second = streams_[(number + 1) % kStreams];
+    EXPECT_ACL(aclmdlRICaptureBegin(first, ACL_MODEL_RI_CAPTURE_MODE_RELAXED));
+    EXPECT_ACL(aclrtMemcpyAsync(pipeline.middle, bytes, pipeline.input, bytes, ACL_MEMCPY_DEVICE_TO_DEVICE, first));
+    EXPECT_ACL(aclrtRecordEvent(fork, first));
+    EXPECT_ACL(aclrtStreamWaitEvent(second, fork));
+    EXPECT_ACL(aclrtMemcpyAsync(pipeline.output, half, pipeline.middle, half, ACL_MEMCPY_DEVICE_TO_DEVICE, first));
+    EXPECT_ACL(aclrtMemcpyAsync(at(pipeline.output, ptrdiff_t(half)), bytes - half, at(pipeline.middle, ptrdiff_t(half)),
+                                bytes - half, ACL_MEMCPY_DEVICE_TO_DEVICE, second));
+    EXPECT_ACL(aclrtRecordEvent(join, second));
+    EXPECT_ACL(aclrtStreamWaitEvent(first, join));
+    aclmdlRI graph = nullptr;
+    EXPECT_ACL(aclmdlRICaptureEnd(first, &graph));
+    pipeline.graph = Owned<aclmdlRIDestroy>(graph);
+    EXPECT_ACL(aclrtRecordEvent(pipeline.used, first));
+    return pipeline;
+  }
+
+  // To `other`, or back to where it came from if the other one does not fit.
+  void replay(Pipeline& pipeline, Buffer& from, Buffer& other) {
+    Buffer& to = other.words == from.words && other.owner == from.owner ? other : from;
+    const aclrtStream stream = stream_of(from);
+    const size_t bytes = pipeline.bytes();
+    EXPECT_ACL(aclrtStreamWaitEvent(stream, pipeline.used));
+    EXPECT_ACL(aclrtMemcpyAsync(pipeline.input, bytes, from.memory, bytes, ACL_MEMCPY_DEVICE_TO_DEVICE, stream));
+    EXPECT_ACL(aclmdlRIExecuteAsync(pipeline.graph, stream));
+    EXPECT_ACL(aclrtMemcpyAsync(to.memory, bytes, pipeline.output, bytes, ACL_MEMCPY_DEVICE_TO_DEVICE, stream));
+    EXPECT_ACL(aclrtRecordEvent(pipeline.used, stream));
+    to.contents = from.contents;
+    ++shared_.replays;
+  }
+
   void look_around() {
     const aclrtStream stream = streams_[below(kStreams)];
     aclrtStreamStatus status;
@@ -283,7 +369,11 @@ TEST_F(StressTest, ManyStreamsKeepEveryPromise) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_ACL(aclrtSynchronizeDevice());
   verify_parcels(shared);
-  std::printf("%lu steps\n", shared.steps.load());
+  while (!shared.pipelines.empty()) {
+    retire(std::move(shared.pipelines.front()));
+    shared.pipelines.pop_front();
+  }
+  std::printf("%lu steps, %lu replays\n", shared.steps.load(), shared.replays.load());
 }
 
 }  // namespace

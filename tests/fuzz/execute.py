@@ -5,7 +5,7 @@ import os
 import traceback
 
 from . import printing, settings
-from .program import generate
+from .generation import generate
 
 
 def program_of(seed):

@@ -14,7 +14,8 @@ import time
 from tests.ops.runner import Result
 
 from . import execute, printing, settings
-from .program import generate, parts
+from .generation import generate
+from .program import parts
 
 WAITS = ("graph_delete", "empty_cache", "synchronize", "expect", "host_expect", "new_after_refusal", "capture")
 MAKES_TENSORS = ("new", "result", "new_after_refusal", "view")

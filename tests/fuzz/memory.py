@@ -18,12 +18,12 @@ class Memory:
     cells: list = field(default_factory=lambda: [None] * CELLS)
     is_of_graph: bool = False
     captures: int = 0  # of its pool, if it is of a graph: how many came before its own
-    tensors: int = 1
+    tensors: int = 1  # that share it
     users: set = field(default_factory=set)  # graphs that need it
     write: dict = field(default_factory=dict)  # the last write, {stream: number}
     reads: dict = field(default_factory=dict)  # later reads
     uses: dict = field(default_factory=dict)  # the last use of each stream
-    recorded: set = field(default_factory=set)
+    recorded: set = field(default_factory=set)  # streams that record_stream() named
 
     def before(self, writes):
         """What a task must be ordered behind."""
@@ -54,10 +54,6 @@ class Tensor:
     @property
     def shape(self):
         return self.end - self.begin, self.memory.cell
-
-    @property
-    def elements(self):
-        return (self.end - self.begin) * self.memory.cell
 
     def is_defined(self):
         return None not in self.cells

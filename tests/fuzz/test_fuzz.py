@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from . import execute, printing, settings
+from .generation import generate
 from .graphs import Call
 from .model import Model
-from .program import STEPS, Step, generate, lines_of
+from .program import STEPS, Step, lines_of
 from .shrink import shrink
 
 ROOT = Path(__file__).resolve().parents[2]
