@@ -56,9 +56,12 @@ class Generator:
         self.captures = True  # whether the thread may, and then no thread waits for the device
         self.weights = dict(WEIGHTS)
         self.last = None  # kind of the last step
-        for kinds, wanted in ((NEED_GRAPHS, profile.graphs), (NEED_POOLS, profile.pools), (("together",), profile.threads)):
-            if not wanted:
-                self.weights = {kind: weight for kind, weight in self.weights.items() if kind not in kinds}
+        unwanted = () if profile.graphs else NEED_GRAPHS
+        unwanted += () if profile.pools else NEED_POOLS
+        unwanted += () if profile.threads else ("together",)
+        unwanted += () if profile.limit is None else ("new_after_refusal",)  # the limit refuses first, the device again
+        for kind in unwanted:
+            del self.weights[kind]
         # Each program has a few streams, and a liking for some kinds of steps.
         self.few = self.rng.sample(range(STREAMS), self.rng.randrange(2, STREAMS + 1))
         for kind in (*self.rng.sample(sorted(self.weights), 5), *profile.likes):
