@@ -45,12 +45,14 @@ def left_behind():
 
     try:
         gc.collect()
-        torch.npu.synchronize()
+        devices = range(torch.npu.device_count())
+        for device in devices:
+            torch.npu.synchronize(device)
         torch.npu.set_per_process_memory_fraction(1.0)
         torch.npu.empty_cache()
     except RuntimeError as error:
         return f"the device does not work after the program: {error}"
-    used, reserved = torch.npu.memory_allocated(), torch.npu.memory_reserved()
+    used, reserved = (sum(map(count, devices)) for count in (torch.npu.memory_allocated, torch.npu.memory_reserved))
     if used or reserved:
         return f"{used} bytes are allocated and {reserved} reserved after the program"
     return None

@@ -13,6 +13,7 @@ WEIGHTS = {
     "new": 10,
     "result": 10,
     "change": 10,
+    "peer": 3,
     "view": 3,
     "delete": 9,
     "record_stream": 1,
@@ -51,19 +52,20 @@ NOT_IN_SECTIONS = ("together", "new_after_refusal", "mem_pool_new", "mem_pool_de
 
 class Generator:
     def __init__(self, seed, profile):
-        self.rng, self.profile, self.model = random.Random(seed), profile, Model(profile.most_live)
-        self.streams = range(STREAMS)
+        self.rng, self.profile, self.model = random.Random(seed), profile, Model(profile.most_live, profile.devices)
+        self.streams = range(self.model.order.count)
         self.captures = True  # whether the thread may, and then no thread waits for the device
         self.weights = dict(WEIGHTS)
         self.last = None  # kind of the last step
         unwanted = () if profile.graphs else NEED_GRAPHS
         unwanted += () if profile.pools else NEED_POOLS
+        unwanted += () if profile.devices > 1 else ("peer",)
         unwanted += () if profile.threads else ("together",)
         unwanted += () if profile.limit is None else ("new_after_refusal",)  # the limit refuses first, the device again
         for kind in unwanted:
             del self.weights[kind]
         # Each program has a few streams, and a liking for some kinds of steps.
-        self.few = self.rng.sample(range(STREAMS), self.rng.randrange(2, STREAMS + 1))
+        self.few = self.rng.sample(self.streams, self.rng.randrange(2, STREAMS + 1))
         for kind in (*self.rng.sample(sorted(self.weights), 5), *profile.likes):
             self.weights[kind] *= 4
 
@@ -157,6 +159,9 @@ class Generator:
             way = "add"
         return self.stream(), name, self.rng.choice(others) if others else None, self.number(), way
 
+    def peer(self):
+        return self.model.name("t"), self.pick(self.tensors(whole=True)), self.stream(), self.stream()
+
     def view(self):
         source = self.pick(self.tensors(defined=False))
         cells = self.model.tensors[source].shape[0]
@@ -180,8 +185,9 @@ class Generator:
         return self.stream(), microseconds * (40 if self.rng.random() < self.profile.long_sleeps else 1)
 
     def record(self):
-        own = self.model.order.own_events()
-        return self.stream(), self.rng.choice(own) if own and self.rng.random() < 0.3 else None
+        stream = self.stream()
+        own = self.model.order.own_events(stream)
+        return stream, self.rng.choice(own) if own and self.rng.random() < 0.3 else None
 
     def query(self):
         if self.model.order.in_section and self.captures:

@@ -16,17 +16,19 @@ The rules, which are those of torch.cuda:
 import random
 
 from .graphs import Pool, Recording
-from .memory import CELLS, Impossible, Memory, Tensor
-from .order import Order
+from .memory import CELLS, Impossible, Memory, Op, Tensor
+from .order import Order, merge
 
 STREAMS = 6
+DEVICES = (0,) * STREAMS + (1,) * 2  # of the streams, of which the last two are not always there
 
 
 class Model:
-    def __init__(self, most_live=14):
-        self.order = Order(STREAMS)
+    def __init__(self, most_live=14, devices=1):
+        count = STREAMS if devices == 1 else len(DEVICES)
+        self.order = Order(DEVICES[:count])
         self.tensors, self.hosts, self.graphs, self.pools, self.mem_pools = {}, {}, {}, {}, set()
-        self.debts = [{} for _ in range(STREAMS)]  # by stream: what its next allocation has to be ordered behind
+        self.debts = [{} for _ in range(count)]  # by stream: what its next allocation has to be ordered behind
         self.most_live = most_live
         self.rng = random.Random(0)
         self.may_wait = True  # host waits in place of waits of streams
@@ -74,6 +76,11 @@ class Model:
         if stream not in self.order.streams:
             raise Impossible(stream)
 
+    def check_device(self, stream, memory):
+        """Operators work on memory of the stream's device."""
+        if any(DEVICES[each.stream] != DEVICES[stream] for each in memory):
+            raise Impossible("another device")
+
     def new(self, stream, name, cell, op, text, pool=None):
         """name = text on `stream`, which gives new memory with what `op`, a function of the new tensor, says."""
         self.check_stream(stream)
@@ -81,6 +88,7 @@ class Model:
             raise Impossible(name)
         memory = Memory(stream, cell)
         op = op(Tensor(memory))
+        self.check_device(stream, [source.memory for source in op.sources])
         if any(not source.is_defined() for source in op.sources):
             raise Impossible("undefined")
         lines = self.pay(stream)
@@ -93,11 +101,32 @@ class Model:
     def write(self, stream, op, text):
         """text, which writes an existing tensor as `op` says."""
         self.check_stream(stream)
+        self.check_device(stream, [tensor.memory for tensor in (op.target, *op.sources)])
         if any(not source.is_defined() for source in op.sources):
             raise Impossible("undefined")
         lines = self.touch(stream, {source.memory for source in op.sources} - {op.target.memory}, [op.target.memory])
         op.run()
         return [*lines, f"with on(s{stream}): {text}"]
+
+    def peer(self, name, source, stream, other):
+        """A copy on the device of the stream `other`. `stream` makes it; the two streams wait for each other by themselves."""
+        tensor = self.tensor(source)
+        self.check_stream(stream)
+        self.check_stream(other)
+        self.check_device(stream, [tensor.memory])
+        if DEVICES[stream] == DEVICES[other] or tensor.shape[0] != CELLS or not tensor.is_defined():
+            raise Impossible(source)
+        if name in self.tensors or self.live() >= self.most_live:
+            raise Impossible(name)
+        memory = Memory(other, tensor.memory.cell)
+        lines = self.pay(other)
+        merge(self.order.clocks[stream], self.order.clocks[other])
+        lines += self.touch(stream, [tensor.memory], [memory])
+        merge(self.order.clocks[other], self.order.clocks[stream])
+        self.tensors[name] = Tensor(memory)
+        Op(self.tensors[name], None, tensor).run()
+        call = f'{source}.to("npu:{DEVICES[other]}", non_blocking=True)'
+        return [*lines, f"with on(s{other}), on(s{stream}): {name} = {call}"]
 
     def churn(self, stream, cell, count):
         """Memory that is overwritten and freed at once."""
@@ -146,6 +175,7 @@ class Model:
 
     def record_stream(self, name, stream):
         self.check_stream(stream)
+        self.check_device(stream, [self.tensor(name).memory])
         self.tensor(name).memory.recorded.add(stream)
         return [f"{name}.record_stream(s{stream})"]
 
@@ -154,6 +184,7 @@ class Model:
     def expect(self, name, stream):
         tensor = self.tensor(name)
         self.check_stream(stream)
+        self.check_device(stream, [tensor.memory])
         if not tensor.is_defined():
             raise Impossible("undefined")
         lines = self.touch(stream, [tensor.memory], [])
@@ -198,6 +229,7 @@ class Model:
         """A copy between a whole tensor and a pinned one."""
         tensor, memory = self.tensor(name), self.host(host)
         self.check_stream(stream)
+        self.check_device(stream, [tensor.memory])
         if tensor.shape != (CELLS, memory.cell):
             raise Impossible("shapes")
         source, target = (tensor.memory, memory) if to_host else (memory, tensor.memory)
@@ -230,6 +262,8 @@ class Model:
         pool: of which graph, or None. synchronizes: by torch.npu.graph(), which waits for the device."""
         self.check_stream(stream)
         self.check_stream(lane)
+        if DEVICES[stream] or DEVICES[lane]:
+            raise Impossible("graphs are of the first device")
         if name in self.graphs or 0 in (stream, lane) or stream == lane or self.live() >= self.most_live:
             raise Impossible(name)
         if synchronizes and self.order.in_section:
@@ -240,6 +274,7 @@ class Model:
             if call.is_new and call.target in self.tensors:
                 raise Impossible(call.target)
             recording.add(call)
+        self.check_device(stream, recording.graph.used())
         recording.finish()
         return self._captured_lines(name, stream, recording, pool, synchronizes, mode)
 
@@ -276,6 +311,8 @@ class Model:
     def replay(self, name, stream):
         graph = self.graph(name)
         self.check_stream(stream)
+        if DEVICES[stream]:
+            raise Impossible("another device")
         read, written = graph.memory()
         lines = self.touch(stream, read, written)
         graph.replay()

@@ -15,14 +15,16 @@ def merge(clock, other):
 
 
 class Order:
-    def __init__(self, streams):
-        self.count = streams
-        self.clocks = [[0] * streams for _ in range(streams)]
-        self.host = [0] * streams
+    def __init__(self, devices):
+        """devices: of the streams, by their numbers."""
+        self.devices, self.count = devices, len(devices)
+        self.clocks = [[0] * self.count for _ in devices]
+        self.host = [0] * self.count
         self.events = {}  # name: (clock, thread that recorded it; None outside of sections)
+        self._event_devices = {}
         self._next_event = 0
         self._thread = None
-        self._own = range(streams)
+        self._own = range(self.count)
         self._frozen = None
 
     # Sections.
@@ -106,13 +108,19 @@ class Order:
         if name is None:
             name, self._next_event = f"e{self._next_event}", self._next_event + 1
             line = f"{name} = s{stream}.record_event()"
+            self._event_devices[name] = self.devices[stream]
         else:
             line = f"{name}.record(s{stream})"
         self.events[name] = (list(self.clock(stream)), self._thread)
         return [line], name
 
-    def own_events(self):
-        return [name for name, (_, thread) in self.events.items() if thread == self._thread]
+    def own_events(self, stream):
+        """Those that the thread may record anew on the stream: an event belongs to a device."""
+        return [
+            name
+            for name, (clock, thread) in self.events.items()
+            if thread == self._thread and self._event_devices[name] == self.devices[stream]
+        ]
 
     def wait(self, points, rng):
         """The host waits until `points` are done."""
@@ -145,6 +153,8 @@ class Order:
         return [f"s{stream}.synchronize()"]
 
     def wait_for_device(self):
-        for stream in range(self.count):
-            merge(self.host, self.clock(stream))
+        """The first one, which is current."""
+        for stream, device in enumerate(self.devices):
+            if device == 0:
+                merge(self.host, self.clock(stream))
         return ["torch.npu.synchronize()"]

@@ -43,23 +43,27 @@ def together(*functions):
 '''.lstrip()
 
 RACES = """
-torch.npu.synchronize()
+for device in range(torch.npu.device_count()):
+    torch.npu.synchronize(device)
 races = control("races")
 assert not races, races
 """
 
 
-def set_up(program, environment):
+def set_up(program):
     """Lines of one program before its first step."""
-    if program.profile.limit is None:
-        return []
-    return [f"torch.npu.set_per_process_memory_fraction({program.profile.limit} / torch.npu.mem_get_info()[1])"]
+    lines = []
+    if program.profile.devices > 1:
+        lines.append("s6, s7 = (torch.npu.Stream(device=1) for _ in range(2))")
+    if program.profile.limit is not None:
+        lines.append(f"torch.npu.set_per_process_memory_fraction({program.profile.limit} / torch.npu.mem_get_info()[1])")
+    return lines
 
 
 def body(program, environment):
     """The lines of the steps, and the last checks."""
     lines = [line for lines, _ in parts(program) for line in lines]
-    return "\n".join([*set_up(program, environment), *lines]) + "\n" + (RACES if "SOFTNPU_RACE_CHECK" in environment else "")
+    return "\n".join([*set_up(program), *lines]) + "\n" + (RACES if "SOFTNPU_RACE_CHECK" in environment else "")
 
 
 def stand_alone(program, environment):

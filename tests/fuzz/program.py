@@ -29,7 +29,8 @@ class Profile:
     limit: int | None = None  # of memory, in bytes; needs memory that is at most a small segment
     graphs: bool = True
     pools: bool = True
-    threads: bool = True
+    threads: bool = True  # need one device
+    devices: int = 1
     sleep: tuple = (100, 2500)  # microseconds
     long_sleeps: float = 0  # share of sleeps that take 40 times as long
     likes: tuple = ()  # kinds of steps that are more frequent
@@ -107,7 +108,7 @@ def sleep(model, stream, microseconds):
 
 def record(model, stream, event):
     model.check_stream(stream)
-    if event is not None and event not in model.order.own_events():
+    if event is not None and event not in model.order.own_events(stream):
         event = None
     return model.order.record(stream, event)[0]
 
@@ -155,6 +156,7 @@ def _deleted(body):
 
 
 METHODS = [
+    "peer",
     "churn",
     "view",
     "delete",
@@ -188,7 +190,7 @@ def lines_of(model, step):
 
 def parts(program):
     """The model's view of a program: for each step its lines and what tensors hold behind it. The last step reads them all."""
-    model, result = Model(program.profile.most_live), []
+    model, result = Model(program.profile.most_live, program.profile.devices), []
     for step in program.steps:
         result.append((lines_of(model, step), model.values()))
     lines = []

@@ -31,6 +31,9 @@ INTERRUPTED = Profile(
     cells=SMALL, steps=24, threads=False, long_sleeps=0.3, likes=("sleep", "capture", "replay", "graph_delete", "empty_cache")
 )
 
+PEERS = Profile(devices=2, threads=False, likes=("peer", "delete"))
+TWO = {"SOFTNPU_DEVICE_COUNT": "2"}
+
 RACES = {"SOFTNPU_RACE_CHECK": "report"}
 
 
@@ -69,8 +72,10 @@ ALL = (
     Settings(GENERAL, _launch("shuffle") | _allocator("multi_stream_lazy_reclaim:True")),
     Settings(LARGER, _launch("queue")),
     Settings(GENERAL, _launch("queue") | _allocator("release_lock_on_npumalloc:True")),
+    Settings(PEERS, TWO | RACES),
     Settings(TIGHT, _launch("queue") | RACES),
     Settings(LARGER, _launch("shuffle") | _allocator("expandable_segments:True")),
+    Settings(PEERS, TWO | _launch("shuffle")),
     Settings(CHECKED, _launch("queue") | {"SOFTNPU_MEMORY_CHECK": "poison"} | RACES),
 )
 # One device is enough, and little of it: a program that leaks fails soon.

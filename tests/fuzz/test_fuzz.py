@@ -118,7 +118,7 @@ def test_shrinking_leaves_what_is_needed():
 
 def test_all_kinds_of_steps_occur():
     kinds = set()
-    for seed in range(0, 400, 3):
+    for seed in range(0, 1000, 7):
         for step in execute.program_of(seed).steps:
             kinds.add(step.kind)
     assert kinds == set(STEPS)
