@@ -29,7 +29,8 @@ def failure(program, environment):
         found = _describe(error, text, program.seed)
         del error
     space.clear()
-    return found or left_behind()
+    left = left_behind()
+    return found or left
 
 
 def _describe(error, text, seed):

@@ -78,7 +78,8 @@ def run_seed(seed):
     space["torch"].npu.synchronize()
     found = _run(program, space)
     space.clear()
-    found = found or execute.left_behind()
+    left = execute.left_behind()
+    found = found or left
     if not found:
         return Result("passed", samples=int(_interrupts.is_raised))
     return Result("failed", f"{found}\n{printing.stand_alone(program, chosen.environment)}")

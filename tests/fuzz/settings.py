@@ -46,7 +46,9 @@ class Settings:
     def name(self):
         """For a table of results."""
         profile = next(name for name, value in globals().items() if value is self.profile)
-        values = [value for name, value in self.environment.items() if name not in COMMON and name != "SOFTNPU_SHUFFLE_SEED"]
+        values = [
+            value for name, value in self.environment.items() if value != COMMON.get(name) and name != "SOFTNPU_SHUFFLE_SEED"
+        ]
         return ", ".join([profile.lower(), *values])
 
 
@@ -79,7 +81,13 @@ ALL = (
     Settings(CHECKED, _launch("queue") | {"SOFTNPU_MEMORY_CHECK": "poison"} | RACES),
 )
 # One device is enough, and little of it: a program that leaks fails soon.
-COMMON = {"SOFTNPU_DEVICE_COUNT": "1", "SOFTNPU_DEVICE_MEMORY": "1G"}
+COMMON = {
+    "SOFTNPU_DEVICE_COUNT": "1",
+    "SOFTNPU_DEVICE_MEMORY": "1G",
+    "SOFTNPU_LAUNCH": "hybrid",
+    "SOFTNPU_RACE_CHECK": "off",
+    "SOFTNPU_MEMORY_CHECK": "none",
+}
 
 
 def of(seed):
