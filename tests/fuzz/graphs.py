@@ -91,10 +91,18 @@ class Recording:
 
     def _new(self, call, sources, stream):
         cell = sources[0].memory.cell if sources else call.cell
-        memory = Memory(stream, cell, is_of_graph=True, captures=self.graph.captures)
+        memory = Memory(stream, cell, is_of_graph=True, captures=self.graph.captures, write=self._earlier_uses())
         self.graph.own.append(memory)
         self.made[call.target] = Tensor(memory)
         return self.made[call.target]
+
+    def _earlier_uses(self):
+        """The last tasks that used what was free in the pool: replays write it, and freed tensors were read there."""
+        points = {}
+        for memory in (self.graph.pool.turn, *self.graph.reused):
+            for stream, number in memory.before(True).items():
+                points[stream] = max(points.get(stream, 0), number)
+        return points
 
     def _order(self, call, memory):
         """The two streams wait for each other only where they touch the same memory."""

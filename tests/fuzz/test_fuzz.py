@@ -86,11 +86,12 @@ def test_a_use_on_a_second_stream_is_recorded_or_waited_for_before_the_memory_is
         assert any("record_stream(s2)" in line or "s1.wait" in line or "synchronize" in line for line in text[used:])
 
 
-def test_a_replay_destroys_what_later_graphs_of_its_pool_hold():
-    def capture(name, output, pool):
-        call = Call(False, output, True, (), 5, 125, f"{output} = torch.full((1000,), 5, **INT32)")
-        return Step("capture", (name, 1, 2, pool, (call,), True, "global"), 0)
+def capture(name, output, pool, synchronizes=True):
+    call = Call(False, output, True, (), 5, 125, f"{output} = torch.full((1000,), 5, **INT32)")
+    return Step("capture", (name, 1, 2, pool, (call,), synchronizes, "global"), 0)
 
+
+def test_a_replay_destroys_what_later_graphs_of_its_pool_hold():
     model = Model()
     for step in (capture("g1", "t1", None), capture("g2", "t2", "g1")):
         assert lines_of(model, step)
@@ -99,6 +100,14 @@ def test_a_replay_destroys_what_later_graphs_of_its_pool_hold():
     assert model.values() == {"t1": (5,) * 8, "t2": (5,) * 8}
     lines_of(model, Step("replay", ("g1", 1), 0))
     assert model.values() == {"t1": (5,) * 8}
+
+
+def test_a_write_to_memory_of_a_shared_pool_waits_for_replays_of_earlier_graphs():
+    model = Model()
+    for step in (capture("g1", "t1", None), Step("replay", ("g1", 2), 0), capture("g2", "t2", "g1", synchronizes=False)):
+        assert lines_of(model, step)
+    text = lines_of(model, Step("change", (3, "t2", None, 7, "fill"), 0))
+    assert any("s3.wait" in line or "synchronize" in line for line in text)
 
 
 def test_a_program_stays_correct_without_any_of_its_steps():
