@@ -429,7 +429,7 @@ def foreach_adapter(op, function):
     result = op.outputs[0].name if op.outputs else None
     if inplace:
         names = {result: "self"} if result else {}
-        lines += [f"  {call_text(op.inplace or op.call, names)}"]
+        lines += ["  increment_versions(self);", f"  {call_text(op.inplace or op.call, names)}"]
     else:
         lines += [
             f"  std::vector<at::Tensor> {result} = empty_as({lists[0]});",

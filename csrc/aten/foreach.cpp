@@ -63,6 +63,7 @@ template <PointwiseCall kCall, SlowInplace kSlow>
 void pointwise_inplace(at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, Scalars scalars) {
   at::native::check_foreach_api_restrictions(self, tensor1, tensor2, scalars);
   if (!can_use_one_launch({self, tensor1, tensor2}, scalars, true)) return kSlow(self, tensor1, tensor2, scalars);
+  increment_versions(self);
   const DeviceScope scope(self);
   kCall(self, tensor1, tensor2, on_device(scalars, self[0].scalar_type()), self);
 }
@@ -103,6 +104,7 @@ template <NumberCall kCall, NumberSlowInplace kSlow, bool kFloating>
 void with_number_inplace(at::TensorList self, const at::Tensor& other) {
   at::native::check_foreach_api_restrictions(self);
   if (!fits_as_number(other, self) || !can_use_one_launch({self}, {}, kFloating)) return kSlow(self, other);
+  increment_versions(self);
   const DeviceScope scope(self);
   kCall(self, other, self);
 }
@@ -147,6 +149,7 @@ void copy_inplace(at::TensorList self, at::TensorList src, bool non_blocking) {
   if (!can_use_one_launch({self, src}, {}, false)) {
     return at::native::foreach_tensor_copy_list_kernel_slow_(self, src, non_blocking);
   }
+  increment_versions(self);
   const DeviceScope scope(self);
   call::aclnnForeachCopy(src, self);
 }

@@ -11,6 +11,12 @@ namespace torch_npu {
 // complex never are: what an operator makes of them, or why it refuses them, is the single operator's word.
 bool can_use_one_launch(at::ArrayRef<at::TensorList> lists, at::ArrayRef<at::Scalar> scalars, bool integers_become_floating);
 
+// To be called by an in-place operator before it launches: autograd then knows that the tensors are overwritten. PyTorch has no
+// kernel that does this for lists. c10::Error for an inference tensor outside of inference mode.
+inline void increment_versions(at::TensorList written) {
+  for (const at::Tensor& tensor : written) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
 // One new tensor like each.
 std::vector<at::Tensor> empty_as(at::TensorList like);
 

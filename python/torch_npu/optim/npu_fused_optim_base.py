@@ -110,6 +110,8 @@ class NpuFusedOptimizerBase(Optimizer):
         for chunk in self._chunks:
             chunk.count_step()
             self._step_chunk(chunk, chunk.group)
+            # Parameters share memory with the flat tensor, but not its version counter.
+            torch.autograd.graph.increment_version(chunk.params)
         return loss
 
     @torch.no_grad()
