@@ -497,13 +497,15 @@ def with_bypass(adapter, function):
     bypass = f"{adapter.symbol}_autograd"
     head = signature(schema, bypass).replace(f"{bypass}(", f"{bypass}(c10::DispatchKeySet keys, ", 1)
     tracked = ", ".join(["keys", *tensor_names(schema)])
-    target = f"at::_ops::{schema.name.unambiguous_name()}::redispatch(with_autograd(keys), {names})"
+    redispatch = f"at::_ops::{schema.name.unambiguous_name()}::redispatch"
     text = f"""
 
+const AutogradKernel {adapter.symbol}_kernel("aten::{schema.name.name}", "{schema.name.overload_name}");
+
 {head} {{
-  if (!autograd_may_be_skipped({tracked})) return {target};
+  if (!{adapter.symbol}_kernel.may_be_skipped({tracked})) return {redispatch}(with_autograd(keys), {names});
   const at::AutoDispatchBelowADInplaceOrView below;
-  return torch_npu::{adapter.symbol}({names});
+  return {redispatch}(kDeviceKeys, {names});
 }}"""
     headers = (*adapter.headers, f"ATen/ops/{function.root_name}_ops.h")
     return replace(adapter, text=adapter.text + text, headers=headers, bypass=bypass)

@@ -1,13 +1,17 @@
 // A short cut past PyTorch's autograd kernel for calls that autograd has no interest in: no operand is tracked, or gradients are
 // off. The kernel costs as much as a small operator, and most calls are such: backward formulas, optimizers, inference.
 //
+//   const AutogradKernel exp_kernel("aten::exp", "");
+//
 //   at::Tensor exp_autograd(c10::DispatchKeySet keys, const at::Tensor& self) {       // registered for AutogradPrivateUse1
-//     if (!autograd_may_be_skipped(keys, self)) return at::_ops::exp::redispatch(with_autograd(keys), self);
+//     if (!exp_kernel.may_be_skipped(keys, self)) return at::_ops::exp::redispatch(with_autograd(keys), self);
 //     const at::AutoDispatchBelowADInplaceOrView below;
-//     return exp(self);                                                               // registered for PrivateUse1
+//     return at::_ops::exp::redispatch(kDeviceKeys, self);
 //   }
 //
-// For operators that return new tensors and write to none.
+// The dispatcher chooses the kernel of the device, so that one that a user has registered for PrivateUse1 is called in every
+// mode. A user's kernel for AutogradPrivateUse1 takes the place of the short cut; where there is one for Autograd, the short cut
+// is not taken. For operators that return new tensors and write to none.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -17,6 +21,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <optional>
+
+#include "aten/kernel_slot.h"
 
 namespace torch_npu {
 
@@ -57,18 +63,30 @@ inline bool is_seen_by_device_alone(c10::DispatchKeySet keys) {
   return !keys.has_any(kOthers);
 }
 
-// `operands` are all tensors of the call.
-template <class... Operands>
-bool autograd_may_be_skipped(c10::DispatchKeySet keys, const Operands&... operands) {
-  if (!is_seen_by_device_alone(keys)) return false;
-  [[maybe_unused]] const bool gradients = at::GradMode::is_enabled();
-  return (detail::is_untracked(operands, gradients) && ...);
-}
+// PyTorch's autograd kernel of an operator. To be made when the plugin is loaded, before users register kernels.
+class AutogradKernel {
+ public:
+  AutogradKernel(const char* name, const char* overload) : slot_(name, overload, c10::DispatchKey::AutogradOther) {}
+
+  // `operands` are all tensors of the call.
+  template <class... Operands>
+  bool may_be_skipped(c10::DispatchKeySet keys, const Operands&... operands) const {
+    if (!is_seen_by_device_alone(keys) || !slot_.is_unchanged()) return false;
+    [[maybe_unused]] const bool gradients = at::GradMode::is_enabled();
+    return (detail::is_untracked(operands, gradients) && ...);
+  }
+
+ private:
+  KernelSlot slot_;
+};
 
 // Keys that lead to PyTorch's autograd kernel and from there to the device. What comes before autograd has had its turn, although
 // its key may still be there: Python's dispatcher would call us again without end.
 inline c10::DispatchKeySet with_autograd(c10::DispatchKeySet keys) {
   return (keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradOther);
 }
+
+// Keys that lead to the device's kernel.
+constexpr c10::DispatchKeySet kDeviceKeys(c10::DispatchKey::PrivateUse1);
 
 }  // namespace torch_npu

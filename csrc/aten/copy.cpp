@@ -162,9 +162,14 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   return value;
 }
 
+const AutogradKernel local_scalar_dense_kernel("aten::_local_scalar_dense", "");
+
+// Its result has no gradient, so operands need not be asked.
 at::Scalar local_scalar_dense_autograd(c10::DispatchKeySet keys, const at::Tensor& self) {
-  if (!autograd_may_be_skipped(keys)) return at::_ops::_local_scalar_dense::redispatch(with_autograd(keys), self);
-  return local_scalar_dense(self);
+  if (!local_scalar_dense_kernel.may_be_skipped(keys))
+    return at::_ops::_local_scalar_dense::redispatch(with_autograd(keys), self);
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return at::_ops::_local_scalar_dense::redispatch(kDeviceKeys, self);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/lstm_native.h>
+#include <ATen/ops/lstm_ops.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
@@ -11,6 +12,7 @@
 #include "aten/allocate.h"
 #include "aten/autograd_bypass.h"
 #include "aten/device_scope.h"
+#include "aten/kernel_slot.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
@@ -174,10 +176,27 @@ ThreeTensors lstm(c10::DispatchKeySet keys, const at::Tensor& input, at::TensorL
   return {batch_first ? x.transpose(0, 1) : x, joined(hy), joined(cy)};
 }
 
+const KernelSlot* device_kernel;  // of lstm.input for PrivateUse1
+
+// lstm, or the kernel that a user has registered for PrivateUse1.
+ThreeTensors lstm_autograd(c10::DispatchKeySet keys, const at::Tensor& input, at::TensorList hx, at::TensorList params,
+                           bool has_biases, int64_t num_layers, double dropout, bool train, bool bidirectional,
+                           bool batch_first) {
+  if (device_kernel->is_unchanged() || !is_seen_by_device_alone(keys)) {
+    return lstm(keys, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
+  }
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return at::_ops::lstm_input::redispatch(kDeviceKeys, input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
+                                          batch_first);
+}
+
 }  // namespace
 
-// In both places, so that it is taken with and without gradients.
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("lstm.input", TORCH_FN(lstm)); }
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", TORCH_FN(lstm)); }
+// For both keys, so that it is taken with and without gradients.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("lstm.input", TORCH_FN(lstm));
+  device_kernel = new KernelSlot("aten::lstm", "input", c10::DispatchKey::PrivateUse1);
+}
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", TORCH_FN(lstm_autograd)); }
 
 }  // namespace torch_npu

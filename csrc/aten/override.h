@@ -16,9 +16,6 @@ namespace torch_npu {
 // The operator runs on the CPU, as aten/fallback.h says of forced ones.
 C10_EXPORT std::unique_ptr<torch::Library> force_fallback(const std::string& op);
 
-// Calls that aten/autograd_bypass.h would hand to the plugin's own kernel come to whatever kernel PrivateUse1 has by then.
-C10_EXPORT std::unique_ptr<torch::Library> open_autograd_bypass(const std::string& op);
-
 // Any kernel for any key, without PyTorch's warning.
 C10_EXPORT std::unique_ptr<torch::Library> override_kernel(const std::string& op, c10::DispatchKey key,
                                                            torch::CppFunction kernel);

@@ -17,7 +17,6 @@ void bind_settings(py::module_& module) {
 
   // Kernels of torch.npu.debug; they go when the object goes, which torch itself has a Python class for.
   module.def("_force_fallback", force_fallback);
-  module.def("_open_autograd_bypass", open_autograd_bypass);
   module.def("_observe", observe);
   module.def("_python_location", python_location);
   module.def("_debug_options", [] {

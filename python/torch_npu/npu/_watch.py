@@ -99,8 +99,6 @@ class _Operator:
             self._overrides.pop()
         if not self.observers and not self.forced:
             return
-        if _has_kernel(self.name, "AutogradPrivateUse1") and self.name.startswith("aten::"):
-            self._overrides.append(_C._open_autograd_bypass(self.name))
         if self.forced:
             self._overrides.append(_C._force_fallback(self.name))
         if self.observers:
