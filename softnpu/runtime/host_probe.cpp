@@ -33,7 +33,7 @@ Status check_host_range_quickly(const void* address, size_t bytes, const char* a
   const uintptr_t first = begin & ~(kPageSize - 1);
   const uintptr_t last = (begin + bytes - 1) & ~(kPageSize - 1);
   ThreadState& state = thread_state();
-  if (first == last && is_known(state, first)) [[likely]]
+  if (first == last && bytes <= kPageSize && is_known(state, first)) [[likely]]
     return {};
   SOFTNPU_RETURN_IF_ERROR(check_host_range(address, bytes, argument));
   state.known_pages[state.next_known_page++ % state.known_pages.size()] = last;

@@ -369,5 +369,21 @@ TEST_F(PeerCopyTest, AnAsynchronousCopyMayNameTheWay) {
   EXPECT_EQ(download(here_, 1000), pattern(1000));
 }
 
+// A page that was used before is known to be there; a size that leads around all addresses back to it must not pass for it.
+TEST_F(CopyTest, SizesThatWrapAroundAreRefusedOnKnownPagesToo) {
+  std::vector<std::byte> host(1 << 16);
+  DeviceBuffer device = make_device_buffer(64);
+  std::byte* const to = host.data() + 100;
+  std::byte* const from = host.data() + 9000;
+  for (std::byte* page : {to, from}) ASSERT_ACL(aclrtMemcpy(page, 64, device, 64, ACL_MEMCPY_DEVICE_TO_HOST));
+  for (const size_t bytes : {SIZE_MAX, SIZE_MAX - 49, SIZE_MAX - 98, SIZE_MAX - 4095, SIZE_MAX / 2 + 1}) {
+    EXPECT_REFUSED(aclrtMemcpy(to, bytes, from, bytes, ACL_MEMCPY_HOST_TO_HOST));
+    EXPECT_REFUSED(aclrtMemcpy(to, bytes, device, bytes, ACL_MEMCPY_DEVICE_TO_HOST));
+    EXPECT_REFUSED(aclrtMemcpy(device, bytes, from, bytes, ACL_MEMCPY_HOST_TO_DEVICE));
+    EXPECT_REFUSED(aclrtMemset(to, bytes, 1, bytes));
+    EXPECT_REFUSED(aclrtHostRegisterV2(to, bytes, 0));
+  }
+}
+
 }  // namespace
 }  // namespace softnpu::test
