@@ -199,6 +199,10 @@ void pass_on(int signal, siginfo_t* info, void* context) {
 
 void handle(int signal, siginfo_t* info, void* context) {
   const int saved = errno;
+  if (signal == SIGBUS && Ledger::repair_fault(reinterpret_cast<uintptr_t>(info->si_addr))) {
+    errno = saved;
+    return;  // the access is tried again
+  }
   {
     Line line;
     if (explain(line, fault_of(signal, *info, *static_cast<const ucontext_t*>(context)))) line.print();

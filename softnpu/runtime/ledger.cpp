@@ -12,6 +12,9 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <thread>
+
+#include "runtime/log.h"
 
 namespace softnpu {
 namespace {
@@ -22,6 +25,9 @@ constexpr const char* kFileName = "softnpu-ledger-3-";
 // Bytes of the file that stand for something when locked; they lie behind its contents.
 constexpr off_t kSetUpLock = off_t{1} << 30;
 constexpr off_t kEntryLocks = kSetUpLock + 1;
+
+// For locks that are held for microseconds: who holds one longer is stopped or gone.
+constexpr std::chrono::milliseconds kPatience{800};
 
 // Streams that run tasks now, times kStream, and the microseconds for which streams did, less the time of the clock at which each
 // of those that run now began: at any time t they have run for sum + t * streams together. One word, so that nobody sees half of
@@ -58,13 +64,36 @@ struct flock lock_request(short type, off_t byte) {
   return request;
 }
 
-bool set_lock(int file, int command, short type, off_t byte) {
+bool set_lock(int file, short type, off_t byte) {
   struct flock request = lock_request(type, byte);
-  while (fcntl(file, command, &request) != 0) {
+  while (fcntl(file, F_OFD_SETLK, &request) != 0) {
     if (errno != EINTR) return false;
   }
   return true;
 }
+
+// False if another process keeps the lock: one that is stopped must not stop the others.
+bool set_lock_within(int file, off_t byte, std::chrono::milliseconds span) {
+  const auto end = std::chrono::steady_clock::now() + span;
+  while (!set_lock(file, F_WRLCK, byte)) {
+    if ((errno != EAGAIN && errno != EACCES) || std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+// Of a file that lost its end the beginning is of no use either.
+bool empty(int file) { return ftruncate(file, 0) == 0; }
+
+// What programs are called is their business; in a list with one line for each it must stay one word of one line.
+void make_printable(char* name) {
+  for (; *name != '\0'; ++name) {
+    if (static_cast<unsigned char>(*name) < 0x20 || *name == 0x7F) *name = '?';
+  }
+}
+
+// Those that repair_fault() knows: a handler of signals takes no lock.
+std::atomic<Ledger*> g_mapped[4];
 
 }  // namespace
 
@@ -78,13 +107,19 @@ struct Ledger::Table {
 
   bool set_up() {
     std::memset(static_cast<void*>(this), 0, sizeof(*this));
+    if (!make_mutex()) return false;
+    magic = kMagic;
+    return true;
+  }
+
+  bool make_mutex() {
+    std::memset(&mutex, 0, sizeof mutex);
     pthread_mutexattr_t attributes;
     if (pthread_mutexattr_init(&attributes) != 0) return false;
     const bool made = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) == 0 &&
                       pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
                       pthread_mutex_init(&mutex, &attributes) == 0;
     pthread_mutexattr_destroy(&attributes);
-    if (made) magic = kMagic;
     return made;
   }
 
@@ -98,23 +133,51 @@ struct Ledger::Table {
   }
 };
 
-// Holds the table. A process that died inside left the entries whole, but perhaps not their sums.
+// Holds the table of a ledger. A process that died inside left the entries whole, but perhaps not their sums.
 class Ledger::Lock {
  public:
-  explicit Lock(Table& table) : table_(table) {
-    const int result = pthread_mutex_lock(&table_.mutex);
-    held_ = result == 0 || result == EOWNERDEAD;
-    if (result != EOWNERDEAD) return;
-    pthread_mutex_consistent(&table_.mutex);
+  explicit Lock(Ledger& ledger) : ledger_(ledger), table_(*ledger.table_.load(std::memory_order_relaxed)) {
+    if (!ledger_.is_whole()) ledger_.set_up_again();
+    acquire();
+    if (ledger_.entry_ < 0 || table_.entries[ledger_.entry_].used != 0) return;
+    ledger_.fill_entry(ledger_.entry_);
+    table_.entries[ledger_.entry_].device_bytes = ledger_.held_;
     table_.add_up();
   }
   ~Lock() {
+    if (!held_ || pthread_mutex_unlock(&table_.mutex) == 0) return;
+    // Another process took the lock by force, as this one was stopped for long: both may have changed the sums.
+    acquire();
+    table_.add_up();
     if (held_) pthread_mutex_unlock(&table_.mutex);
   }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
 
  private:
+  void acquire() {
+    int result = lock_within(kPatience);
+    if (result == ETIMEDOUT) {
+      ledger_.unlock_by_force();
+      result = lock_within(kPatience);
+    }
+    held_ = result == 0 || result == EOWNERDEAD;
+    if (result != EOWNERDEAD) return;
+    pthread_mutex_consistent(&table_.mutex);
+    table_.add_up();
+  }
+  int lock_within(std::chrono::milliseconds span) {
+    const int result = pthread_mutex_trylock(&table_.mutex);
+    if (result != EBUSY) return result;
+    timespec until{};
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += long(std::chrono::nanoseconds(span).count());
+    until.tv_sec += until.tv_nsec / 1'000'000'000;
+    until.tv_nsec %= 1'000'000'000;
+    return pthread_mutex_timedlock(&table_.mutex, &until);
+  }
+
+  Ledger& ledger_;
   Table& table_;
   bool held_ = false;
 };
@@ -145,16 +208,24 @@ Ledger::Ledger(const std::string& folder) {
   problem_ = join(folder);
   if (!problem_.ok()) keep_own_account();
   registry.ledgers.push_back(this);
+  for (std::atomic<Ledger*>& entry : g_mapped) {
+    Ledger* none = nullptr;
+    if (file_ >= 0 && entry.compare_exchange_strong(none, this)) break;
+  }
 }
 
 Ledger::~Ledger() {
   Registry& registry = Registry::instance();
   std::lock_guard registry_lock(registry.mutex);
   std::erase(registry.ledgers, this);
+  for (std::atomic<Ledger*>& entry : g_mapped) {
+    Ledger* self = this;
+    entry.compare_exchange_strong(self, nullptr);
+  }
   Table* table = table_.load(std::memory_order_relaxed);
   if (table == nullptr) return;
   if (file_ >= 0) {
-    Lock lock(*table);
+    Lock lock(*this);
     table->entries[entry_] = {};
     table->add_up();
   }
@@ -166,7 +237,7 @@ Status Ledger::charge(int device, size_t bytes, size_t device_capacity, size_t h
   if (device < 0 || device >= kDevices) return {ACL_ERROR_RT_INVALID_DEVICEID, text("there is no device ", device)};
   Table* table = table_.load(std::memory_order_acquire);
   if (table == nullptr) return {ACL_ERROR_RT_MEMORY_ALLOCATION, "a child of fork() cannot use the device; start it with spawn"};
-  Lock lock(*table);
+  Lock lock(*this);
   const auto fits = [&] {
     const uint64_t on_device = table->device_bytes[device];
     const uint64_t on_host = table->host_bytes;
@@ -177,6 +248,7 @@ Status Ledger::charge(int device, size_t bytes, size_t device_capacity, size_t h
     reclaim_dead();
     if (!fits()) return describe_full(device, bytes, device_capacity, host_limit);
   }
+  held_[device] += bytes;
   table->entries[entry_].device_bytes[device] += bytes;
   table->device_bytes[device] += bytes;
   table->host_bytes += bytes;
@@ -186,10 +258,11 @@ Status Ledger::charge(int device, size_t bytes, size_t device_capacity, size_t h
 void Ledger::release(int device, size_t bytes) {
   Table* table = table_.load(std::memory_order_acquire);
   if (table == nullptr || device < 0 || device >= kDevices) return;
-  Lock lock(*table);
+  Lock lock(*this);
   uint64_t& own = table->entries[entry_].device_bytes[device];
   const uint64_t taken = std::min<uint64_t>(own, bytes);
   own -= taken;
+  held_[device] -= std::min<uint64_t>(held_[device], bytes);
   table->device_bytes[device] -= taken;
   table->host_bytes -= taken;
 }
@@ -197,7 +270,7 @@ void Ledger::release(int device, size_t bytes) {
 Usage Ledger::usage(int device) {
   Table* table = table_.load(std::memory_order_acquire);
   if (table == nullptr || device < 0 || device >= kDevices) return {};
-  Lock lock(*table);
+  Lock lock(*this);
   reclaim_dead();
   return {table->entries[entry_].device_bytes[device], table->device_bytes[device], table->host_bytes};
 }
@@ -212,7 +285,7 @@ void Ledger::running(int device, bool begins) {
 BusyTime Ledger::busy_time(int device) {
   Table* table = table_.load(std::memory_order_acquire);
   if (table == nullptr) return {};
-  Lock lock(*table);
+  Lock lock(*this);
   reclaim_dead();
   const std::chrono::microseconds time = now();
   std::chrono::microseconds total{0};
@@ -221,13 +294,14 @@ BusyTime Ledger::busy_time(int device) {
     const Running running = std::atomic_ref(entry.running[device]).load(std::memory_order_relaxed);
     total += busy_until(time, running);
   }
+  total = std::max(total, std::chrono::microseconds(0));  // less, where the file was set up anew while tasks ran
   return {total, std::chrono::steady_clock::time_point(time)};
 }
 
 std::vector<ProcessUsage> Ledger::processes() {
   Table* table = table_.load(std::memory_order_acquire);
   if (table == nullptr) return {};
-  Lock lock(*table);
+  Lock lock(*this);
   reclaim_dead();
   std::vector<ProcessUsage> found;
   for (const Entry& entry : table->entries) {
@@ -235,6 +309,7 @@ std::vector<ProcessUsage> Ledger::processes() {
     ProcessUsage process;
     process.pid = entry.pid;
     process.name.assign(entry.name.data(), strnlen(entry.name.data(), entry.name.size()));
+    make_printable(process.name.data());  // other versions of this library, and other programs, write there too
     process.start_time = entry.start_time;
     process.device_bytes.assign(entry.device_bytes.begin(), entry.device_bytes.end());
     found.push_back(std::move(process));
@@ -243,11 +318,11 @@ std::vector<ProcessUsage> Ledger::processes() {
 }
 
 Status Ledger::join(const std::string& folder) {
-  const std::string path = text(folder, "/", kFileName, geteuid());
-  if (Status status = open_file(path); !status.ok()) {
+  path_ = text(folder, "/", kFileName, geteuid());
+  if (Status status = open_file(path_); !status.ok()) {
     if (file_ >= 0) close(file_);
     file_ = -1;
-    return {status.code(), text("the ledger ", path, " cannot be used (", status.message(),
+    return {status.code(), text("the ledger ", path_, " cannot be used (", status.message(),
                                 "): this process does not see what others hold, nor they what it holds")};
   }
   return {};
@@ -263,16 +338,18 @@ Status Ledger::open_file(const std::string& path) {
     return {ACL_ERROR_RT_NO_PERMISSION, "it is not a plain file that belongs to this user alone"};
   }
 
-  if (!set_lock(file_, F_OFD_SETLKW, F_WRLCK, kSetUpLock)) return failure("it cannot be locked");
+  if (!set_lock_within(file_, kSetUpLock, kPatience)) return failure("another process keeps it locked");
   Status status = map_table();
   if (status.ok()) status = take_entry();
-  set_lock(file_, F_OFD_SETLK, F_UNLCK, kSetUpLock);
+  set_lock(file_, F_UNLCK, kSetUpLock);
   if (status.ok()) return status;
   if (Table* table = table_.exchange(nullptr)) munmap(table, sizeof(Table));
   return status;
 }
 
 Status Ledger::map_table() {
+  struct stat about = {};
+  if (fstat(file_, &about) == 0 && about.st_size < off_t(sizeof(Table))) empty(file_);  // it is new, or was cut short
   // Reserved now: a full /dev/shm must be a failure here, not a fault later.
   if (const int error = posix_fallocate(file_, 0, sizeof(Table)); error != 0) {
     return {ACL_ERROR_RT_FILE_WRITE, text("it has no room: ", std::strerror(error))};
@@ -287,12 +364,62 @@ Status Ledger::map_table() {
   return {};
 }
 
+// A file that was cut short loses the rest, too, when its table is touched: repair_fault().
+bool Ledger::is_whole() const { return table_.load(std::memory_order_relaxed)->magic == kMagic; }
+
+// Somebody cut the file short or emptied it. It stays mapped where it is.
+void Ledger::set_up_again() {
+  std::lock_guard guard(repair_mutex_);
+  const auto report = [&](const auto&... why) { warn(text("the ledger ", path_, " was damaged ", why...)); };
+  const bool is_joining = entry_ < 0;  // then this process holds the lock
+  if (!is_joining && !set_lock_within(file_, kSetUpLock, kPatience)) return report("and another process keeps it locked");
+  if (const int error = posix_fallocate(file_, 0, sizeof(Table)); error != 0) {
+    report("and has no room: ", std::strerror(error));
+  } else if (Table* table = table_.load(std::memory_order_relaxed); table->magic != kMagic) {
+    if (table->set_up()) report("and is set up anew: each process enters again what it holds");
+  }
+  if (!is_joining) set_lock(file_, F_UNLCK, kSetUpLock);
+}
+
+// The holder of the mutex is stopped, or the file was left as it is by a host that went down. Only one process does this.
+void Ledger::unlock_by_force() {
+  if (file_ < 0) return;
+  std::lock_guard guard(repair_mutex_);
+  const bool is_joining = entry_ < 0;  // then this process holds the lock
+  if (!is_joining && !set_lock_within(file_, kSetUpLock, kPatience)) return;
+  Table& table = *table_.load(std::memory_order_relaxed);
+  const int result = pthread_mutex_trylock(&table.mutex);
+  if (result == EBUSY && table.make_mutex()) {
+    warn(text("the ledger ", path_, " was left locked by a process that is stopped or gone; it was unlocked"));
+    table.add_up();
+  } else if (result == 0 || result == EOWNERDEAD) {
+    if (result == EOWNERDEAD) pthread_mutex_consistent(&table.mutex);
+    pthread_mutex_unlock(&table.mutex);
+  }
+  if (!is_joining) set_lock(file_, F_UNLCK, kSetUpLock);
+}
+
+bool Ledger::repair_fault(uintptr_t address) {
+  for (const std::atomic<Ledger*>& entry : g_mapped) {
+    const Ledger* ledger = entry.load(std::memory_order_acquire);
+    if (ledger == nullptr || ledger->file_ < 0) continue;
+    if (address - reinterpret_cast<uintptr_t>(ledger->table_.load(std::memory_order_relaxed)) >= sizeof(Table)) continue;
+    struct stat about = {};
+    if (fstat(ledger->file_, &about) != 0) return false;
+    if (about.st_size < off_t(sizeof(Table))) return empty(ledger->file_) && ftruncate(ledger->file_, sizeof(Table)) == 0;
+    // Another process was faster; or the host has no room for the page, which does not end by trying.
+    static std::atomic<int> tries{0};
+    return tries.fetch_add(1, std::memory_order_relaxed) < 100;
+  }
+  return false;
+}
+
 Status Ledger::take_entry() {
   Table& table = *table_.load(std::memory_order_relaxed);
-  Lock lock(table);
+  Lock lock(*this);
   reclaim_dead();
   for (int entry = 0; entry < kProcesses; ++entry) {
-    if (table.entries[entry].used != 0 || !set_lock(file_, F_OFD_SETLK, F_WRLCK, kEntryLocks + entry)) continue;
+    if (table.entries[entry].used != 0 || !set_lock(file_, F_WRLCK, kEntryLocks + entry)) continue;
     fill_entry(entry);
     return {};
   }
@@ -305,6 +432,7 @@ void Ledger::fill_entry(int number) {
   entry.pid = getpid();
   entry.start_time = std::time(nullptr);
   std::strncpy(entry.name.data(), program_invocation_short_name, entry.name.size() - 1);
+  make_printable(entry.name.data());
   table_.load(std::memory_order_relaxed)->entries[number] = entry;
   entry_ = number;
 }

@@ -9,14 +9,19 @@
 // the kernel drops that lock when the process ends, however it ends, and the others then take what it held off the account.
 //
 // A child of fork() has no part in it: it can neither charge nor release, and does not keep its parent's entry alive.
+//
+// A file that somebody left locked is unlocked after a second; one that was cut short or emptied is set up anew, and every
+// process enters again what it holds. A warning names the file.
 #pragma once
 
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -75,6 +80,10 @@ class Ledger {
   // The living processes that joined, this one included.
   std::vector<ProcessUsage> processes();
 
+  // For the handler of SIGBUS: whether `address` lies in a ledger of this process whose file had been cut short, and can be used
+  // again now.
+  static bool repair_fault(uintptr_t address);
+
  private:
   struct Table;
   class Lock;
@@ -86,6 +95,10 @@ class Ledger {
   void keep_own_account();
   void leave_after_fork();
 
+  bool is_whole() const;
+  void set_up_again();
+  void unlock_by_force();
+
   // With the table locked:
   Status take_entry();
   void fill_entry(int number);
@@ -94,9 +107,12 @@ class Ledger {
   Status describe_full(int device, size_t bytes, size_t device_capacity, size_t host_limit) const;
 
   Status problem_;
+  std::string path_;
+  std::mutex repair_mutex_;
   int file_ = -1;                       // -1: an account of our own
   std::atomic<Table*> table_{nullptr};  // null in a child of fork()
   int entry_ = -1;
+  std::array<uint64_t, kDevices> held_{};  // what entry_ says, should the file lose it; changed with the table locked
 };
 
 }  // namespace softnpu

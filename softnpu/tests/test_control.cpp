@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <sstream>
 #include <string>
@@ -86,6 +87,36 @@ TEST_F(ChildUsage, Grows) {
 TEST_F(ControlTest, UsageTellsWhatIsHeldAndForHowLongTasksRan) {
   TempDir folder;
   EXPECT_CHILD_PASSES("ChildUsage.Grows", {"SOFTNPU_DEVICE_MEMORY=64M", "SOFTNPU_LEDGER_DIR=" + folder.path().string()});
+}
+
+TEST_F(ChildUsage, Lists) {
+  char reply[4096];
+  ASSERT_ACL(control_("usage", reply, sizeof reply));
+  int processes = 0;
+  std::istringstream lines(reply);
+  for (std::string line; std::getline(lines, line);) processes += line.starts_with("process ");
+  EXPECT_EQ(processes, 1) << reply;
+  EXPECT_NE(std::strstr(reply, " one?process 0 1 1 1 forged\n"), nullptr) << reply;
+}
+
+class ChildForgedName : public ControlTest {
+ protected:
+  void SetUp() override {
+    static char name[] = "one\nprocess 0 1 1 1 forged";
+    program_invocation_short_name = name;
+    ControlTest::SetUp();
+  }
+};
+
+TEST_F(ChildForgedName, HoldsMemory) {
+  DeviceBuffer held = make_device_buffer(1 << 20);
+  EXPECT_CHILD_PASSES("ChildUsage.Lists");
+}
+
+TEST_F(ControlTest, UsageHasOneLinePerProcessWhateverProgramsAreCalled) {
+  TempDir folder;
+  EXPECT_CHILD_PASSES("ChildForgedName.HoldsMemory",
+                      {"SOFTNPU_DEVICE_MEMORY=64M", "SOFTNPU_LEDGER_DIR=" + folder.path().string()});
 }
 
 TEST_F(ControlTest, AnAnswerIsCutToFit) {

@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 
 #include "testing/buffers.h"
@@ -92,6 +95,54 @@ TEST_F(ChildLedger, InheritsFromTheDead) {
 }
 
 TEST_F(LedgerTest, AKilledProcessGivesItsMemoryBack) { EXPECT_CHILD_PASSES("ChildLedger.InheritsFromTheDead", environment()); }
+
+std::filesystem::path ledger_file() {
+  const std::filesystem::path folder(std::getenv("SOFTNPU_LEDGER_DIR"));
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) return entry.path();
+  return {};
+}
+
+TEST_F(ChildLedger, LosesItsFile) {
+  REQUIRE_SOFTNPU();
+  DeviceBuffer held = make_device_buffer(16 * kMiB);
+  for (const size_t left : {size_t{0}, size_t{100}}) {
+    std::filesystem::resize_file(ledger_file(), left);
+    ASSERT_ACL(launch(nullptr, {.run = [](char*) { return ACL_SUCCESS; }}));  // how long streams run is counted there too
+    ASSERT_ACL(aclrtSynchronizeStream(nullptr));
+    EXPECT_EQ(free_bytes(), 48 * kMiB);
+    DeviceBuffer more = make_device_buffer(8 * kMiB);
+    EXPECT_EQ(free_bytes(), 40 * kMiB);
+  }
+  EXPECT_CHILD_PASSES("ChildLedger.SeesThatAnotherProcessHolds16Of64");
+}
+
+TEST_F(ChildLedger, SeesThatAnotherProcessHolds16Of64) { EXPECT_EQ(free_bytes(), 48 * kMiB); }
+
+TEST_F(LedgerTest, AFileThatIsCutShortIsSetUpAnewAndNamed) {
+  const Child child = run_child("ChildLedger.LosesItsFile", environment());
+  EXPECT_TRUE(child.passed()) << child.output;
+  EXPECT_NE(child.output.find("the ledger " + folder_.path().string()), std::string::npos) << child.output;
+}
+
+// The mutex lies behind the first eight bytes and begins with the number of the thread that holds it: here, that of init, which
+// lives and will not unlock it.
+TEST_F(ChildLedger, FindsItsFileLocked) {
+  DeviceBuffer held = make_device_buffer(16 * kMiB);
+  {
+    std::fstream file(ledger_file(), std::ios::binary | std::ios::in | std::ios::out);
+    const uint32_t owner = 1;
+    file.seekp(8);
+    file.write(reinterpret_cast<const char*>(&owner), sizeof owner);
+  }
+  EXPECT_EQ(free_bytes(), 48 * kMiB);
+  EXPECT_CHILD_PASSES("ChildLedger.SeesThatAnotherProcessHolds16Of64");
+}
+
+TEST_F(LedgerTest, AFileThatWasLeftLockedIsUnlockedAndNamed) {
+  const Child child = run_child("ChildLedger.FindsItsFileLocked", environment());
+  EXPECT_TRUE(child.passed()) << child.output;
+  EXPECT_NE(child.output.find("was left locked"), std::string::npos) << child.output;
+}
 
 TEST_F(ChildLedger, DevicesShareTheHost) {
   DeviceBuffer first = make_device_buffer(40 * kMiB);
