@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <thread>
 
@@ -28,9 +30,18 @@ aclError finish_shared_record(void* payload, char*) {
   return ACL_SUCCESS;
 }
 
-bool shared_record_is_reached(const void* payload) {
+// Also when it never will be: then the wait fails.
+bool shared_wait_is_over(const void* payload) {
   const auto& task = *static_cast<const SharedRecord*>(payload);
-  return task.event->reached(task.record);
+  return task.event->reached(task.record) || task.event->recorder_ended(task.record);
+}
+
+aclError finish_shared_wait(void* payload, char* message) {
+  const auto& task = *static_cast<SharedRecord*>(payload);
+  if (task.event->reached(task.record)) return ACL_SUCCESS;
+  const Status loss = task.event->loss_of(task.record);
+  std::snprintf(message, SOFTNPU_TASK_MESSAGE, "%s", loss.message().c_str());
+  return loss.code();
 }
 
 constexpr SoftnpuTaskKind kSharedRecordKind = {.name = "aclrtRecordEvent",
@@ -40,9 +51,9 @@ constexpr SoftnpuTaskKind kSharedRecordKind = {.name = "aclrtRecordEvent",
                                                .flags = SOFTNPU_TASK_ALWAYS,
                                                .visit = nullptr};
 constexpr SoftnpuTaskKind kSharedWaitKind = {.name = "aclrtStreamWaitEvent",
-                                             .run = [](void*, char*) { return aclError(ACL_SUCCESS); },
+                                             .run = finish_shared_wait,
                                              .release = drop_shared,
-                                             .ready = shared_record_is_reached,
+                                             .ready = shared_wait_is_over,
                                              .flags = SOFTNPU_TASK_OUTSIDE,
                                              .visit = nullptr};
 
@@ -290,6 +301,13 @@ void Event::reset() {
   clock_ = {};
   ++records_;
 }
+Status Event::check_recorder() const {
+  const IpcEvent::Ref shared = this->shared();
+  if (shared == nullptr) return {};
+  const uint64_t newest = shared->newest_record();
+  return shared->reached(newest) ? Status() : shared->check_recorder(newest);
+}
+
 
 bool Event::reached() const {
   TaskQueue::poll();
@@ -312,6 +330,7 @@ Status Event::synchronize(Deadline deadline) {
     const uint64_t record = shared->newest_record();
     auto pause = std::chrono::microseconds(20);  // another process may be the one that records: look less and less often
     while (!shared->reached(record)) {
+      SOFTNPU_RETURN_IF_ERROR(shared->check_recorder(record));
       SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
       if (deadline.passed()) return timed_out();
       TaskQueue::poll();

@@ -58,6 +58,8 @@ class Event : public Slot {
 
   // Whether the newest mark is reached; true if never recorded.
   bool reached() const;
+  // ACL_ERROR_RT_IPC_ERROR if another process made the newest mark and ended before it was reached.
+  Status check_recorder() const;
   // Whether every stream that was told to wait is past its wait. Plain events only.
   bool waits_are_over() const { return pending_waits_.load(std::memory_order_acquire) <= 0; }
 

@@ -7,13 +7,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+
+#include "runtime/other_process.h"
 
 namespace softnpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x4E50554556543031;  // "NPUEVT01"
+constexpr uint64_t kMagic = 0x4E50554556543032;  // "NPUEVT02"
 constexpr size_t kPageSize = 4096;
+constexpr std::chrono::nanoseconds kLookPause = std::chrono::milliseconds(50);
 
 // What travels in the 64 bytes of aclrtIpcEventHandle.
 struct Ticket64 {
@@ -37,7 +41,9 @@ Result<IpcEvent::Ref> IpcEvent::create() {
     ::close(fd);
     return status;
   }
-  auto* page = new (memory) Page{.magic = kMagic, .token = 0, .recorded = 0, .done = 0};
+  static_assert(sizeof(Page) <= kPageSize);
+  auto* page = new (memory) Page{};
+  page->magic = kMagic;
   if (getrandom(&page->token, sizeof page->token, 0) != sizeof page->token) page->token = uint64_t(getpid()) << 32 | uint32_t(fd);
   return Ref(new IpcEvent(page, fd));
 }
@@ -79,6 +85,38 @@ Result<aclrtIpcEventHandle> IpcEvent::handle() const {
   aclrtIpcEventHandle handle{};
   std::memcpy(handle.reserved, &ticket, sizeof ticket);
   return handle;
+}
+
+uint64_t IpcEvent::begin_record() {
+  const ProcessId self = this_process();
+  const uint64_t record = page_->recorded.fetch_add(1, std::memory_order_acq_rel) + 1;
+  Recorder& recorder = page_->recorders[record % kRecorders];
+  recorder.record.store(0, std::memory_order_relaxed);
+  recorder.pid.store(self.pid, std::memory_order_relaxed);
+  recorder.start_time.store(self.start_time, std::memory_order_relaxed);
+  recorder.record.store(record, std::memory_order_release);
+  return record;
+}
+
+bool IpcEvent::recorder_ended(uint64_t record) {
+  if (lost_record_.load(std::memory_order_relaxed) == record) return !reached(record);
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const int64_t next = next_look_.load(std::memory_order_relaxed);
+  if (now < next) return false;
+  next_look_.store(now + kLookPause.count(), std::memory_order_relaxed);
+  const Recorder& recorder = page_->recorders[record % kRecorders];
+  const ProcessId process{recorder.pid.load(std::memory_order_relaxed), recorder.start_time.load(std::memory_order_relaxed)};
+  if (next == 0 || recorder.record.load(std::memory_order_acquire) != record || process.pid == getpid()) return false;
+  if (is_alive(process) || reached(record)) return false;
+  lost_record_.store(record, std::memory_order_relaxed);
+  return true;
+}
+
+Status IpcEvent::check_recorder(uint64_t record) { return recorder_ended(record) ? loss_of(record) : Status(); }
+
+Status IpcEvent::loss_of(uint64_t record) const {
+  return {ACL_ERROR_RT_IPC_ERROR, text("process ", page_->recorders[record % kRecorders].pid.load(std::memory_order_relaxed),
+                                       ", which recorded the event, ended before its stream got there; record the event again")};
 }
 
 void IpcEvent::finish_record(uint64_t record) {

@@ -5,6 +5,9 @@
 // record that was newest when it called, whichever process made it.
 #pragma once
 
+#include <sys/types.h>
+
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -14,8 +17,8 @@
 
 namespace softnpu {
 
-// Thread-safe. The memory lives as long as any process has it open; a process that dies before its stream got there leaves its
-// record pending.
+// Thread-safe. The memory lives as long as any process has it open. A process that dies before its stream got there leaves its
+// record pending; check_recorder() then says so to those who wait.
 class IpcEvent {
  public:
   struct Release {
@@ -33,10 +36,17 @@ class IpcEvent {
   // What another process passes to open(). Only in the process that created the event.
   Result<aclrtIpcEventHandle> handle() const;
 
-  uint64_t begin_record() { return page_->recorded.fetch_add(1, std::memory_order_acq_rel) + 1; }
+  uint64_t begin_record();
   void finish_record(uint64_t record);
   uint64_t newest_record() const { return page_->recorded.load(std::memory_order_acquire); }
   bool reached(uint64_t record) const { return page_->done.load(std::memory_order_acquire) >= record; }
+
+  // ACL_ERROR_RT_IPC_ERROR if the record is not reached and the process that made it has ended. Cheap enough to be asked in a
+  // loop: it looks a few times a second.
+  Status check_recorder(uint64_t record);
+  // The two halves of it.
+  bool recorder_ended(uint64_t record);
+  Status loss_of(uint64_t record) const;
 
   // A task that names this event keeps it alive: it holds the released pointer of a Ref of its own.
   Ref share() {
@@ -45,11 +55,19 @@ class IpcEvent {
   }
 
  private:
+  // Who made a record; that of record n is at n % kRecorders, where a later one may have replaced it.
+  struct Recorder {
+    std::atomic<uint64_t> record;  // written last
+    std::atomic<uint64_t> start_time;
+    std::atomic<pid_t> pid;
+  };
+  static constexpr uint64_t kRecorders = 64;
   struct Page {
     uint64_t magic;
     uint64_t token;
     std::atomic<uint64_t> recorded;
     std::atomic<uint64_t> done;
+    std::array<Recorder, kRecorders> recorders;
   };
   IpcEvent(Page* page, int fd) : page_(page), fd_(fd) {}
   ~IpcEvent();
@@ -57,6 +75,8 @@ class IpcEvent {
   Page* page_;
   int fd_;  // -1 unless this process created it
   std::atomic<uint32_t> references_{1};
+  std::atomic<int64_t> next_look_{0};     // for recorders, on the steady clock; 0 before the first wait
+  std::atomic<uint64_t> lost_record_{0};  // the newest whose process was found to have ended
 };
 
 }  // namespace softnpu

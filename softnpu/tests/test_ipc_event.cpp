@@ -1,4 +1,5 @@
 // One test per sentence of runtime/ipc_event.h: events that several processes share.
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -234,6 +235,14 @@ TEST_F(ChildIpc, RecordForTheParent) {
   ASSERT_ACL(aclrtSynchronizeStream(stream));
 }
 
+TEST_F(ChildIpc, RecordAndDie) {
+  Event event = open(from_text(setting("ACL_TEST_HANDLE")));
+  Stream stream = make_stream();
+  Gate gate(stream);
+  ASSERT_ACL(aclrtRecordEvent(event, stream));
+  raise(SIGKILL);
+}
+
 TEST_F(ChildIpc, MakeAnEventAndLeave) {
   Event event = make_event(ACL_EVENT_IPC);
   std::ofstream(setting("ACL_TEST_FILE")) << to_text(handle_of(event));
@@ -292,6 +301,23 @@ TEST_F(IpcProcessTest, AnotherProcessRecords) {
   EXPECT_EQ(query(event), kReached);
   runner.join();
   EXPECT_TRUE(child_passes("the child", child));
+}
+
+TEST_F(IpcProcessTest, RecordOfAProcessThatDiedIsReportedToAllWhoWait) {
+  Stream stream = make_stream();
+  Event event = make_event(ACL_EVENT_IPC);
+  EXPECT_EQ(run("RecordAndDie", event).exit_code, -SIGKILL);
+  auto status = aclrtEventRecordedStatus(-1);
+  EXPECT_TRUE(eventually([&] { return aclrtQueryEventStatus(event, &status) == ACL_ERROR_RT_IPC_ERROR; }));
+  EXPECT_RECENT_ERROR("ended before its stream got there");
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_IPC_ERROR, aclrtSynchronizeEventWithTimeout(event, kPatienceMs));
+  EXPECT_ACL(aclrtStreamWaitEvent(stream, event));
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_IPC_ERROR, aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));
+  EXPECT_RECENT_ERROR("record the event again");
+
+  EXPECT_ACL(aclrtRecordEvent(event, stream));
+  EXPECT_ACL(aclrtSynchronizeEventWithTimeout(event, kPatienceMs));
+  EXPECT_EQ(query(event), kReached);
 }
 
 TEST_F(IpcProcessTest, EventOfADeadProcessIsRefused) {

@@ -156,14 +156,16 @@ Status aclrtSynchronizeEventWithTimeout(Event& event, int32_t timeout) {
 Status aclrtQueryEvent(Event& event, aclrtEventStatus* status) {
   SOFTNPU_RETURN_IF_ERROR(refuse_extended(event));
   SOFTNPU_RETURN_IF_ERROR(event.check_not_captured());
-  *status = event.reached() ? ACL_EVENT_STATUS_COMPLETE : ACL_EVENT_STATUS_NOT_READY;
-  return {};
+  const bool is_reached = event.reached();
+  *status = is_reached ? ACL_EVENT_STATUS_COMPLETE : ACL_EVENT_STATUS_NOT_READY;
+  return is_reached ? Status() : event.check_recorder();
 }
 
 Status aclrtQueryEventStatus(Event& event, aclrtEventRecordedStatus* status) {
   SOFTNPU_RETURN_IF_ERROR(event.check_not_captured());
-  *status = event.reached() ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
-  return {};
+  const bool is_reached = event.reached();
+  *status = is_reached ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
+  return is_reached ? Status() : event.check_recorder();
 }
 
 Status aclrtQueryEventWaitStatus(Event& event, aclrtEventWaitStatus* status) {
