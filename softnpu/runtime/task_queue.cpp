@@ -19,6 +19,7 @@
 #include "runtime/races.h"
 #include "runtime/running_task.h"
 #include "runtime/shuffle.h"
+#include "runtime/task_times.h"
 #include "runtime/thread_state.h"
 
 namespace softnpu {
@@ -26,8 +27,7 @@ namespace {
 
 constexpr int kSpinsBeforeSleep = 60;  // about half a microsecond: a longer spin takes the core from those who compute
 constexpr int kHelpDepth = 4;
-constexpr uint64_t kHelpCost = 1 << 20;                  // what a thread with a time limit helps with at most
-constexpr std::chrono::nanoseconds kTimePerElement{16};  // of a slow elementwise operator
+constexpr std::chrono::microseconds kWorthTiming{100};  // shorter tasks are timed by those alone who have little time
 constexpr std::chrono::microseconds kShortestPoll{20};
 constexpr std::chrono::microseconds kLongestPoll{1000};
 
@@ -71,12 +71,13 @@ bool shuffles() { return options().launch == LaunchMode::kShuffle; }
 
 bool is_ready(const SoftnpuTaskKind& kind, const void* payload) { return kind.ready == nullptr || kind.ready(payload); }
 
-// Whether a thread that waits until `deadline` may run a task of that cost meanwhile.
-bool leaves_time(Deadline deadline, uint64_t cost) {
+// Whether a thread that waits until `deadline` may run a task meanwhile. Of a kind and size that was never timed it does not
+// know: the worker takes the first one. Tasks without a cost are marks and waits of the runtime itself.
+bool leaves_time(Deadline deadline, const SoftnpuTaskKind& kind, uint64_t cost) {
   if (deadline.is_never()) return true;
-  if (cost > kHelpCost) return false;
-  const uint64_t worth_counting = cost > TaskQueue::kInlineCost ? cost : 0;
-  return Deadline::Clock::now() + worth_counting * kTimePerElement < deadline.at();
+  const std::chrono::nanoseconds expected = cost == 0 ? std::chrono::nanoseconds(0) : TaskTimes::expected(kind, cost);
+  if (expected == TaskTimes::kUnknown) return false;
+  return Deadline::Clock::now() + 2 * expected < deadline.at();
 }
 
 void release(const SoftnpuTaskKind& kind, void* payload) {
@@ -264,6 +265,16 @@ void TaskQueue::finish(Ticket ticket) {
   }
 }
 
+void TaskQueue::run_timed(Task& task, Ticket ticket, bool always) {
+  const SoftnpuTaskKind& kind = *task.kind;
+  const bool is_timed =
+      task.cost != 0 && !(kind.flags & SOFTNPU_TASK_ON_WORKER) && (always || TaskTimes::expected(kind, task.cost) > kWorthTiming);
+  if (!is_timed) return run(kind, task.payload, ticket);
+  const auto begin = Deadline::Clock::now();
+  run(kind, task.payload, ticket);
+  TaskTimes::note(kind, task.cost, Deadline::Clock::now() - begin);
+}
+
 void TaskQueue::stop_running(Runner runner) {
   running_.store(false, std::memory_order_seq_cst);
   if (runner == Runner::kWorker) return;  // it looks for more itself
@@ -286,9 +297,13 @@ bool TaskQueue::drain(Runner runner, Ticket target, Deadline deadline, QueueMark
         if (&kind == &kWaitKind) *blocker = reinterpret_cast<WaitPayload*>(task.payload)->mark;
         return false;
       }
-      if (!leaves_time(deadline, task.cost)) return false;
+      if (!leaves_time(deadline, kind, task.cost)) return false;
       activity.set(ready);
-      if (ready || await_ready(task, ticket)) run(kind, task.payload, ticket);
+      if (ready || await_ready(task, ticket)) {
+        run_timed(task, ticket, !deadline.is_never());
+      } else if (is_exiting()) {
+        return true;  // what it waits for was not reached: the task stays pending, and nobody takes it for done
+      }
     }
     release(kind, task.payload);
     finish(ticket);

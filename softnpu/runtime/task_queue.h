@@ -9,9 +9,9 @@
 //
 // At any time at most one thread runs tasks. Queued ones are run by the holder of the runner's role: the queue's own worker
 // thread, or a thread that waits (it helps, but leaves to the worker what is marked SOFTNPU_TASK_ON_WORKER, and what may take
-// longer than it has time). While nothing is queued, the thread that submits a cheap task runs it, under the lock of the
-// submitters. Order and results are the same for all three. The worker thread exists from the first task that it is needed for;
-// it sleeps when there is nothing to do.
+// longer than it has time, or is the first of its kind and size). While nothing is queued, the thread that submits a cheap task
+// runs it, under the lock of the submitters. Order and results are the same for all three. The worker thread exists from the
+// first task that it is needed for; it sleeps when there is nothing to do.
 //
 // A task that fails makes the queue skip everything submitted before the failure is taken with take_failure(). A queue that waits
 // for a mark behind such a failure fails with it: what it would do next might use what the failed task did not make.
@@ -88,8 +88,8 @@ class TaskQueue {
   const SoftnpuTaskKind* running_kind() const { return busy() ? running_kind_.load(std::memory_order_relaxed) : nullptr; }
 
   // Returns when `ticket` is reached (true) or `deadline` passes (false), helping as long as it waits. A task that it helps with
-  // is not interrupted: with a deadline it takes only those whose cost promises an end in time, so that the deadline is missed by
-  // little. At process exit it does not wait for tasks that only a worker may run.
+  // is not interrupted: with a deadline it takes only those that are expected to end in time (task_times.h), so that the deadline
+  // is missed by little. When the process exits it returns at once.
   bool wait(Ticket ticket, Deadline deadline);
 
   // To be called before a client asks whether something is reached: where tasks run only while somebody waits, it is time for
@@ -211,6 +211,8 @@ class TaskQueue {
   std::atomic<Ticket> skip_until_{0};
   std::atomic<uint32_t> aborts_{0};
   std::atomic<bool> closing_{false};
+  // The same, and notes how long it took if that is unknown or much, or `always`.
+  void run_timed(Task& task, Ticket ticket, bool always);
   std::atomic<uint32_t> waiter_count_{0};
 
   Signal worker_signal_;
