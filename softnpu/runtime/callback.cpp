@@ -11,16 +11,12 @@
 namespace softnpu {
 namespace {
 
-std::atomic<int> g_running{0};
-
 // A function that `queue` calls, or has called, can tell any thread of the client that the queue is there.
 void call_client(void (*function)(void*), void* argument, const TaskQueue& queue) {
   if (races_are_checked()) races().host_learns(races().clock_at(queue.number(), queue.finished()));
   ThreadState& state = thread_state();
   const bool nested = std::exchange(state.in_host_callback, true);
-  g_running.fetch_add(1, std::memory_order_seq_cst);
   function(argument);
-  g_running.fetch_sub(1, std::memory_order_seq_cst);
   state.in_host_callback = nested;
 }
 
@@ -32,7 +28,9 @@ struct HostCall {
 constexpr SoftnpuTaskKind kHostCallKind = {.name = "aclrtLaunchHostFunc",
                                            .run = [](void* payload, char*) -> aclError {
                                              const auto& call = *static_cast<HostCall*>(payload);
-                                             call_client(call.function, call.argument, *thread_state().works_for);
+                                             TaskQueue& queue = *thread_state().works_for;
+                                             const TaskQueue::ClientCall client(queue);
+                                             call_client(call.function, call.argument, queue);
                                              return ACL_SUCCESS;
                                            },
                                            .release = nullptr,
@@ -46,8 +44,6 @@ Status launch_host_function(Stream& stream, aclrtHostFunc function, void* argume
   const HostCall call{function, argument};
   return stream.submit(kHostCallKind, &call, sizeof call, 0);
 }
-
-int host_callbacks_running() { return g_running.load(std::memory_order_seq_cst); }
 
 // One callback on its way from the stream to the thread. Shared by the tasks and the mailbox.
 struct Reports::Report {
@@ -128,6 +124,8 @@ Reports& Reports::instance() {
 
 Status Reports::subscribe(uint64_t thread, Stream& stream) {
   std::lock_guard guard(mutex_);
+  // A stream that is being destroyed ends its life before it asks forget(): one that is live here is forgotten.
+  if (!stream.is_live()) return {ACL_ERROR_RT_INVALID_HANDLE, "the stream is being destroyed by another thread"};
   const auto [entry, is_new] = subscriber_.try_emplace(&stream, thread);
   if (!is_new) return {ACL_ERROR_RT_STREAM_SUBSCRIBE, text("thread ", entry->second, " has subscribed to the stream already")};
   std::shared_ptr<Mailbox>& mailbox = mailboxes_[thread];
@@ -209,8 +207,15 @@ Status Reports::process(Deadline deadline) {
     if (!reports.empty()) return {};
     if (deadline.passed()) return {ACL_ERROR_RT_REPORT_TIMEOUT, "no callback came in the time given"};
     if (mailbox_of(thread) != mailbox) return {ACL_ERROR_RT_THREAD_SUBSCRIBE, "the thread's last stream was unsubscribed"};
+    SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
+    SOFTNPU_RETURN_IF_ERROR(check_may_wait());
     mailbox->signal.wait(deadline);
   }
+}
+
+void Reports::wake_for_exit() {
+  std::lock_guard guard(mutex_);
+  for (const auto& [thread, mailbox] : mailboxes_) mailbox->signal.raise();
 }
 
 void Reports::clear() {

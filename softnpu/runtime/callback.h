@@ -21,9 +21,6 @@ namespace softnpu {
 // Puts `function` on the stream; later tasks wait until it returns. It must not wait for the device.
 Status launch_host_function(Stream& stream, aclrtHostFunc function, void* argument);
 
-// How many functions of the client run at this moment.
-int host_callbacks_running();
-
 // Which thread takes the reports of which stream. Thread-safe; one per process.
 class Reports {
  public:
@@ -42,10 +39,12 @@ class Reports {
   Status launch(Stream& stream, aclrtCallback function, void* argument, bool hold);
 
   // Runs the calling thread's reports; waits for one until `deadline`. ACL_ERROR_RT_THREAD_SUBSCRIBE if the thread has no stream,
-  // ACL_ERROR_RT_REPORT_TIMEOUT if none came.
+  // ACL_ERROR_RT_REPORT_TIMEOUT if none came, ACL_ERROR_RT_STREAM_ABORT when the process exits.
   Status process(Deadline deadline);
 
   void clear();
+  // When the process exits: process() returns on every thread.
+  void wake_for_exit();
 
  private:
   struct Report;

@@ -59,11 +59,17 @@ std::unique_ptr<Captures::Capture> Captures::finish(Capture& capture) {
   return finished;
 }
 
-void Captures::discard(GraphSlot& slot) {
-  drop_groups(slot);
-  static_cast<void>(graph_pool().withdraw(slot, slot.generation()));
-  slot.close();
-  graph_pool().give_back(slot);
+void Captures::discard(const Ref<GraphSlot>& slot) {
+  if (!graph_pool().withdraw(slot)) return;
+  drop_groups(*slot);
+  slot->close();
+  graph_pool().give_back(*slot);
+}
+
+// With mutex_ held. A stream that is being destroyed ends its life before it asks forget(): one that is live here is forgotten.
+Status Captures::check_live(const Stream& stream) {
+  if (stream.is_live()) return {};
+  return {ACL_ERROR_RT_INVALID_HANDLE, text("stream ", stream.id(), " is being destroyed by another thread")};
 }
 
 Status Captures::begin(Stream& stream, aclmdlRICaptureMode mode) {
@@ -72,6 +78,7 @@ Status Captures::begin(Stream& stream, aclmdlRICaptureMode mode) {
     return {ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, "the default stream cannot be captured; make a stream for it"};
   }
   const std::lock_guard guard(mutex_);
+  SOFTNPU_RETURN_IF_ERROR(check_live(stream));
   if (stream.is_recorded.load(std::memory_order_relaxed)) {
     return {ACL_ERROR_RT_STREAM_CAPTURED, text("stream ", stream.id(), " is captured, or updates a graph, already")};
   }
@@ -79,11 +86,10 @@ Status Captures::begin(Stream& stream, aclmdlRICaptureMode mode) {
   if (slot == nullptr) return {ACL_ERROR_RT_NO_STREAM_RESOURCE, "the process has too many graphs; destroy some"};
   Graph::Ref graph = Graph::create(stream.device());
   slot->open(graph->share());
-  graph_pool().publish(*slot);
   captures_.push_back(std::make_unique<Capture>(Capture{.number = ++count_,
                                                         .mode = mode,
                                                         .thread = std::this_thread::get_id(),
-                                                        .slot = slot,
+                                                        .slot = graph_pool().publish(*slot),
                                                         .graph = std::move(graph),
                                                         .lanes = {},
                                                         .spoiled = {}}));
@@ -92,7 +98,7 @@ Status Captures::begin(Stream& stream, aclmdlRICaptureMode mode) {
   return {};
 }
 
-Result<GraphSlot*> Captures::end(Stream& stream) {
+Result<Ref<GraphSlot>> Captures::end(Stream& stream) {
   std::unique_ptr<Capture> capture;
   {
     const std::lock_guard guard(mutex_);
@@ -127,17 +133,18 @@ Result<GraphSlot*> Captures::end(Stream& stream) {
   } else if (std::ranges::any_of(capture->lanes, [](const Lane& lane) { return lane.group.has_value(); })) {
     status = {ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "a task group was not ended; call aclmdlRICaptureTaskGrpEnd"};
   }
-  GraphSlot& slot = *capture->slot;
-  slot.is_captured.store(false, std::memory_order_release);
-  if (status.ok()) return &slot;
-  discard(slot);
-  return status;
+  if (!status.ok()) {
+    discard(capture->slot);
+    return status;
+  }
+  capture->slot->is_captured.store(false, std::memory_order_release);
+  return capture->slot;
 }
 
 aclmdlRICaptureStatus Captures::status(Stream& stream, aclmdlRI* graph) {
   const std::lock_guard guard(mutex_);
   const Capture* const capture = find(stream);
-  *graph = capture == nullptr ? nullptr : GraphPool::handle_of(*capture->slot);
+  *graph = capture == nullptr ? nullptr : GraphPool::handle_of(capture->slot);
   if (capture == nullptr) return ACL_MODEL_RI_CAPTURE_STATUS_NONE;
   return capture->spoiled.empty() ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE : ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED;
 }
@@ -183,6 +190,7 @@ Status Captures::wait(Stream& stream, const CaptureMark& mark) {
     return {ACL_ERROR_RT_EVENT_CAPTURED,
             "the event was recorded in a capture that is over, where nothing ran; record it again before it is waited for"};
   }
+  if (own == nullptr) SOFTNPU_RETURN_IF_ERROR(check_live(stream));
   if (own == nullptr && stream.is_recorded.load(std::memory_order_relaxed)) {
     return spoil(*capture, ACL_ERROR_RT_CAPTURE_DEPENDENCY,
                  text("stream ", stream.id(), " updates a graph and cannot join a capture"));
@@ -259,7 +267,7 @@ Status Captures::group_begin(Stream& stream) {
   return {};
 }
 
-Result<TaskGroup*> Captures::group_end(Stream& stream) {
+Result<Ref<TaskGroup>> Captures::group_end(Stream& stream) {
   const std::lock_guard guard(mutex_);
   uint32_t lane = 0;
   Capture* const capture = find(stream, &lane);
@@ -270,24 +278,23 @@ Result<TaskGroup*> Captures::group_end(Stream& stream) {
   TaskGroup* group = task_group_pool().take();
   if (group == nullptr) return Status(ACL_ERROR_RT_NO_STREAM_RESOURCE, "the process has too many task groups; destroy graphs");
   group->graph = capture->slot;
-  group->graph_generation = capture->slot->generation();
   group->tasks = std::move(*tasks);
-  task_group_pool().publish(*group);
-  return group;
+  return task_group_pool().publish(*group);
 }
 
 Status Captures::update_begin(Stream& stream, TaskGroup& group) {
   const std::lock_guard guard(mutex_);
+  SOFTNPU_RETURN_IF_ERROR(check_live(stream));
   if (stream.is_recorded.load(std::memory_order_relaxed)) {
     return {ACL_ERROR_RT_STREAM_CAPTURED, text("stream ", stream.id(), " is captured, or updates a graph, already")};
   }
-  if (!group.graph->is_live(group.graph_generation)) {
+  if (!group.graph.is_live()) {
     return {ACL_ERROR_RT_INVALID_HANDLE, "the graph of the task group was destroyed"};
   }
   if (group.graph->is_captured.load(std::memory_order_acquire)) {
     return {ACL_ERROR_RT_MODEL_CAPTURED, "the graph of the task group is still being captured"};
   }
-  updates_[&stream] = {group.graph, group.graph_generation, group.tasks, {}};
+  updates_[&stream] = {group.graph, group.tasks, {}};
   stream.is_recorded.store(true, std::memory_order_relaxed);
   return {};
 }
@@ -305,17 +312,17 @@ Status Captures::update_end(Stream& stream) {
     updates_.erase(found);
     stream.is_recorded.store(false, std::memory_order_relaxed);
   }
-  const Graph::Ref graph = update.graph->is_live(update.graph_generation) ? update.graph->graph() : nullptr;
+  const Graph::Ref graph = update.graph.is_live() ? update.graph->graph() : nullptr;
   if (graph == nullptr) return {ACL_ERROR_RT_INVALID_HANDLE, "the graph of the task group was destroyed"};
   return graph->update(update.numbers, std::move(update.tasks));
 }
 
 void Captures::drop_groups(const GraphSlot& graph) {
   const std::lock_guard guard(mutex_);
-  task_group_pool().for_each_live([&](TaskGroup& group) {
-    if (group.graph != &graph || !task_group_pool().withdraw(group, group.generation())) return;
-    group.tasks.clear();
-    task_group_pool().give_back(group);
+  task_group_pool().for_each_live([&](const Ref<TaskGroup>& group) {
+    if (group->graph.object != &graph || !task_group_pool().withdraw(group)) return;
+    group->tasks.clear();
+    task_group_pool().give_back(*group);
   });
 }
 
@@ -350,7 +357,7 @@ void Captures::forget(Stream& stream) {
     }
   }
   stream.is_recorded.store(false, std::memory_order_relaxed);
-  if (finished != nullptr) discard(*finished->slot);
+  if (finished != nullptr) discard(finished->slot);
 }
 
 TaskGroupPool& task_group_pool() {

@@ -2,7 +2,7 @@
 //
 //   captures().begin(stream, ACL_MODEL_RI_CAPTURE_MODE_GLOBAL);
 //   ...                                       // tasks, events and waits, as ever
-//   Result<GraphSlot*> graph = captures().end(stream);
+//   Result<Ref<GraphSlot>> graph = captures().end(stream);
 //
 // A stream that waits for an event of a captured stream is captured with it, from then on; at the end the first stream must have
 // waited for all of them. Whatever would wait for captured work, or ask about it, is refused and spoils the capture, since that
@@ -39,8 +39,7 @@ struct CaptureMark {
 // A part of a graph whose tasks can be given other arguments: what an aclrtTaskGrp stands for.
 class TaskGroup : public Slot {
  public:
-  GraphSlot* graph = nullptr;
-  uint32_t graph_generation = 0;
+  Ref<GraphSlot> graph;
   std::vector<uint32_t> tasks;
 };
 
@@ -52,7 +51,7 @@ class Captures {
   Status begin(Stream& stream, aclmdlRICaptureMode mode);
   // The graph, ready to be executed. Whatever it returns, the capture that began with this stream is over then; only another
   // thread than the one that began it is refused and ends nothing, unless the mode is relaxed.
-  Result<GraphSlot*> end(Stream& stream);
+  Result<Ref<GraphSlot>> end(Stream& stream);
   // The capture that the stream takes part in, if any.
   aclmdlRICaptureStatus status(Stream& stream, aclmdlRI* graph);
 
@@ -76,7 +75,7 @@ class Captures {
   static Status exchange_mode(aclmdlRICaptureMode* mode);
 
   Status group_begin(Stream& stream);
-  Result<TaskGroup*> group_end(Stream& stream);
+  Result<Ref<TaskGroup>> group_end(Stream& stream);
   Status update_begin(Stream& stream, TaskGroup& group);
   Status update_end(Stream& stream);
   // The graph is being destroyed: its groups go too.
@@ -99,14 +98,13 @@ class Captures {
     uint64_t number;
     aclmdlRICaptureMode mode;
     std::thread::id thread;
-    GraphSlot* slot;
+    Ref<GraphSlot> slot;
     Graph::Ref graph;
     std::vector<Lane> lanes;
     std::string spoiled;  // why, if it is
   };
   struct Update {
-    GraphSlot* graph;
-    uint32_t graph_generation;
+    Ref<GraphSlot> graph;
     std::vector<uint32_t> numbers;
     std::vector<std::unique_ptr<RecordedTask>> tasks;
   };
@@ -114,12 +112,13 @@ class Captures {
   // With mutex_ held.
   Capture* find(const Stream& stream, uint32_t* lane = nullptr);
   Capture* find(uint64_t number);
+  static Status check_live(const Stream& stream);
   static Lane& join(Capture& capture, Stream& stream);
   static Status spoil(Capture& capture, aclError code, std::string why);
   static Status spoiled(const Capture& capture);
   // Lets its streams go.
   std::unique_ptr<Capture> finish(Capture& capture);
-  void discard(GraphSlot& slot);
+  void discard(const Ref<GraphSlot>& slot);
 
   static inline constinit std::atomic<int> active_{0};
   std::mutex mutex_;  // guards the following

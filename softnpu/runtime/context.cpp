@@ -29,96 +29,102 @@ Result<int64_t> SystemParameters::get(aclSysParamOpt option) const {
 }
 
 Status Context::open(Device& device, Role role) {
-  device_ = &device;
-  role_ = role;
-  stopped_.store(false, std::memory_order_relaxed);
-  stop_reason_ = Status();
+  device_.store(&device, std::memory_order_relaxed);
+  role_.store(role, std::memory_order_relaxed);
+  {
+    std::lock_guard guard(lock_);
+    is_open_ = true;
+    stop_reason_ = Status();
+  }
   parameters.reset();
-  Result<Stream*> made = create_stream(kHighestPriority);
+  Result<Ref<Stream>> made = create_stream(kHighestPriority);
   if (!made.ok()) return made.take_status();
-  default_stream_ = made.value();
+  default_stream_.store(made.value().object, std::memory_order_relaxed);
   return {};
 }
 
 Status Context::close(bool wait) {
-  Status first;
-  std::vector<Stream*> all = streams();
+  std::vector<Ref<Stream>> all;
+  {
+    std::lock_guard guard(lock_);
+    is_open_ = false;
+    all = streams_;
+  }
   std::reverse(all.begin(), all.end());  // the default stream last
-  for (Stream* stream : all) {
-    Status status = destroy_stream(*stream, wait);
-    if (first.ok()) first = std::move(status);
+  Status first;
+  for (const Ref<Stream>& stream : all) {
+    std::optional<Status> status = end_stream(stream, wait);
+    if (status && first.ok()) first = std::move(*status);
   }
   return first;
 }
 
-Result<Stream*> Context::create_stream(uint32_t priority) {
-  SOFTNPU_RETURN_IF_ERROR(stop_reason());
+Result<Ref<Stream>> Context::create_stream(uint32_t priority) {
   Stream* stream = stream_pool().take();
   if (stream == nullptr) return Status(ACL_ERROR_RT_NO_STREAM_RESOURCE, "the process has too many streams; destroy some");
-  if (Status status = stream->open(*this, priority); !status.ok()) {
+  const Ref<Context> owner(*this, generation() | 1);  // the default stream is made before the context is published
+  if (Status status = stream->open(owner, priority); !status.ok()) {
     stream_pool().give_back(*stream);
     return status;
   }
-  stream_pool().publish(*stream);
-  std::lock_guard guard(lock_);
-  streams_.push_back(stream);
-  return stream;
-}
-
-Status Context::destroy_stream(Stream& stream, bool wait) {
-  const uint32_t generation = stream.generation();
-  Status status;
-  if (wait) status = stream.synchronize(Deadline::never());
-  if (!(generation & 1) || !stream_pool().withdraw(stream, generation)) {
-    return {ACL_ERROR_RT_INVALID_HANDLE, "the stream is being destroyed by another thread"};
-  }
+  const Ref<Stream> made = stream_pool().publish(*stream);
+  Status refused;
   {
     std::lock_guard guard(lock_);
-    std::erase(streams_, &stream);
+    if (!is_open_) {
+      refused = {ACL_ERROR_RT_CONTEXT_NULL, "the context was destroyed while the stream was made"};
+    } else if (!stop_reason_.ok()) {
+      refused = stop_reason_.copy();
+    } else {
+      streams_.push_back(made);
+    }
   }
-  stream.close();
+  if (refused.ok()) return made;
+  if (stream_pool().withdraw(made)) made->close();
+  return refused;
+}
+
+Status Context::destroy_stream(const Ref<Stream>& stream, bool wait) {
+  if (std::optional<Status> status = end_stream(stream, wait)) return std::move(*status);
+  return {ACL_ERROR_RT_INVALID_HANDLE, "the stream is being destroyed by another thread"};
+}
+
+std::optional<Status> Context::end_stream(const Ref<Stream>& stream, bool wait) {
+  Status status;
+  if (wait) {
+    const Ticket newest = stream->queue().submitted();
+    if (!stream.is_live()) return std::nullopt;
+    status = stream->synchronize(newest, Deadline::never());
+  }
+  if (!stream_pool().withdraw(stream)) return std::nullopt;
+  {
+    std::lock_guard guard(lock_);
+    std::erase_if(streams_, [&](const Ref<Stream>& other) { return other.object == stream.object; });
+  }
+  stream->close();
   return status;
 }
 
-std::vector<Stream*> Context::streams() const {
+void Context::list_streams(std::vector<StreamMark>& streams) const {
   std::lock_guard guard(lock_);
-  return streams_;
+  list_streams_locked(streams);
 }
 
-Status Context::synchronize(Deadline deadline) {
-  for (Stream* stream : streams()) SOFTNPU_RETURN_IF_ERROR(stream->wait(deadline));
-  for (Stream* stream : streams()) {
-    Status failure = stream->take_failure();
-    if (!failure.ok() && !stream->is_lane.load(std::memory_order_relaxed)) return failure;
-  }
-  return {};
+void Context::list_streams_locked(std::vector<StreamMark>& streams) const {
+  for (const Ref<Stream>& stream : streams_) streams.push_back({stream, stream->queue().life(), stream->queue().submitted()});
 }
 
-Status Context::abort(Deadline deadline) {
-  Status first;
-  for (Stream* stream : streams()) {
-    Status status = stream->abort(ACL_ERROR_RT_DEVICE_TASK_ABORT, deadline);
-    if (first.ok()) first = std::move(status);
-  }
-  return first;
-}
-
-void Context::stop(const Status& reason) {
+void Context::stop(const Ref<Context>& context, const Status& reason) {
+  std::vector<StreamMark> streams;
+  const Status stop_reason(reason.code(),
+                           text("the context was stopped by an earlier failure and must be reset: ", reason.message()));
   {
-    std::lock_guard guard(lock_);
-    if (stopped_.load(std::memory_order_relaxed)) return;
-    stop_reason_ =
-        Status(reason.code(), text("the context was stopped by an earlier failure and must be reset: ", reason.message()));
-    stopped_.store(true, std::memory_order_release);
+    std::lock_guard guard(context->lock_);
+    if (!context.is_live() || !context->stop_reason_.ok()) return;
+    context->stop_reason_ = stop_reason.copy();
+    context->list_streams_locked(streams);
   }
-  for (Stream* stream : streams()) stream->queue().stop(reason);
-}
-
-Status Context::stop_reason() const {
-  if (!stopped_.load(std::memory_order_acquire)) [[likely]]
-    return {};
-  std::lock_guard guard(lock_);
-  return stop_reason_.copy();
+  for (const StreamMark& mark : streams) mark.stream->queue().stop(stop_reason, mark.life);
 }
 
 ContextPool& context_pool() {

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/futex.h"
@@ -39,40 +40,43 @@ class Context : public Slot {
 
   // Makes the default stream.
   Status open(Device& device, Role role);
-  // Waits for all streams if `wait`, then destroys them. Returns the first failure that nobody had asked for yet; the context is
-  // closed all the same.
+  // Refuses new streams. Waits for all streams if `wait`, then destroys them. Returns the first failure that nobody had asked for
+  // yet; the context is closed all the same. Several threads may close it at once.
   Status close(bool wait);
 
-  Device& device() const { return *device_; }
-  bool is_primary() const { return role_ == Role::kPrimary; }
-  Stream& default_stream() const { return *default_stream_; }
+  Device& device() const { return *device_.load(std::memory_order_relaxed); }
+  bool is_primary() const { return role_.load(std::memory_order_relaxed) == Role::kPrimary; }
+  Stream& default_stream() const { return *default_stream_.load(std::memory_order_relaxed); }
 
-  Result<Stream*> create_stream(uint32_t priority);
+  Result<Ref<Stream>> create_stream(uint32_t priority);
   // Waits for the stream if `wait`. The failure of a task that nobody had asked for yet is returned; the stream is destroyed all
   // the same.
-  Status destroy_stream(Stream& stream, bool wait);
+  Status destroy_stream(const Ref<Stream>& stream, bool wait);
 
-  // Waits for every stream, then returns one failure; the next call returns the next one.
-  Status synchronize(Deadline deadline);
-  Status abort(Deadline deadline);
-  std::vector<Stream*> streams() const;
+  // Adds the streams that exist now.
+  void list_streams(std::vector<StreamMark>& streams) const;
 
   // After a failure on a stream with stop_on_failure nothing runs here any more, and everything that would submit or wait gets
-  // the failure, until the context is destroyed.
-  void stop(const Status& reason);
-  Status stop_reason() const;
+  // the failure, until the context is destroyed. Nothing happens to a context of another life.
+  static void stop(const Ref<Context>& context, const Status& reason);
 
   SystemParameters parameters;
 
  private:
-  Device* device_ = nullptr;
-  Role role_ = Role::kPrimary;
-  Stream* default_stream_ = nullptr;
+  // Nothing if another thread destroys the stream.
+  std::optional<Status> end_stream(const Ref<Stream>& stream, bool wait);
+  // With lock_ held.
+  void list_streams_locked(std::vector<StreamMark>& streams) const;
 
-  mutable Lock lock_;
-  std::vector<Stream*> streams_;  // the default stream first; guarded by lock_
-  std::atomic<bool> stopped_{false};
-  Status stop_reason_;  // guarded by lock_
+  // Atomic: a call that races with destroy() may read them while the next life begins.
+  std::atomic<Device*> device_{nullptr};
+  std::atomic<Role> role_{Role::kPrimary};
+  std::atomic<Stream*> default_stream_{nullptr};
+
+  mutable Lock lock_;  // guards the following; no other lock is taken under it
+  bool is_open_ = false;
+  std::vector<Ref<Stream>> streams_;  // the default stream first. A stream leaves the list before its slot can be reused
+  Status stop_reason_;                // of this life, if it was stopped
 };
 
 using ContextPool = SlotPool<Context, HandleKind::kContext>;

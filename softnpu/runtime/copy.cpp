@@ -249,10 +249,10 @@ Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stre
   }
   if (waits) SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   const uint64_t cost = task.shape.width / kBytesPerUnitOfCost * task.shape.height;
-  SOFTNPU_RETURN_IF_ERROR(Faults::submit(FaultPoint::kCopy, stream, kCopyKind, &task, sizeof task, cost));
+  Ticket ticket = 0;
+  SOFTNPU_RETURN_IF_ERROR(Faults::submit(FaultPoint::kCopy, stream, kCopyKind, &task, sizeof task, cost, &ticket));
   staged.release();
-  if (waits) stream.await(stream.queue().submitted(), Deadline::never());
-  return {};
+  return waits ? stream.wait(ticket, Deadline::never()) : Status();
 }
 
 Status fill_in_order(const Place& destination, uint8_t value, size_t bytes, Stream& stream) {

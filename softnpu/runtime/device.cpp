@@ -87,7 +87,8 @@ Status Device::open_heap() {
 }
 
 // With mutex_ held.
-Result<Context*> Device::make_context(Context::Role role) {
+Result<Ref<Context>> Device::make_context(Context::Role role) {
+  SOFTNPU_RETURN_IF_ERROR(Process::ready());  // aclFinalize may have closed all contexts since the call began
   SOFTNPU_RETURN_IF_ERROR(open_heap());
   Process::note_device_use();
   Context* context = context_pool().take();
@@ -96,20 +97,19 @@ Result<Context*> Device::make_context(Context::Role role) {
     context_pool().give_back(*context);
     return status;
   }
-  context_pool().publish(*context);
-  contexts_.push_back(context);
-  return context;
+  contexts_.push_back(context_pool().publish(*context));
+  return contexts_.back();
 }
 
-Result<Context*> Device::create_context() {
+Result<Ref<Context>> Device::create_context() {
   std::lock_guard guard(mutex_);
   return make_context(Context::Role::kMade);
 }
 
-Result<Context*> Device::retain_primary() {
+Result<Ref<Context>> Device::retain_primary() {
   std::lock_guard guard(mutex_);
-  if (primary_ == nullptr) {
-    Result<Context*> made = make_context(Context::Role::kPrimary);
+  if (primary_.object == nullptr) {
+    Result<Ref<Context>> made = make_context(Context::Role::kPrimary);
     if (!made.ok()) return made;
     primary_ = made.value();
   }
@@ -119,67 +119,99 @@ Result<Context*> Device::retain_primary() {
 
 bool Device::primary_is_active() const {
   std::lock_guard guard(mutex_);
-  return primary_ != nullptr;
+  return primary_.object != nullptr;
 }
 
-std::vector<Context*> Device::contexts() const {
+std::vector<StreamMark> Device::streams() const {
+  std::vector<StreamMark> found;
   std::lock_guard guard(mutex_);
-  return contexts_;
+  for (const Ref<Context>& context : contexts_) context->list_streams(found);
+  return found;
 }
 
-// With mutex_ held.
-Status Device::close_context(Context& context, bool wait) {
-  const uint32_t generation = context.generation();
-  if (!(generation & 1) || !context_pool().withdraw(context, generation)) {
-    return {ACL_ERROR_RT_INVALID_HANDLE, "the context is being destroyed by another thread"};
-  }
-  std::erase(contexts_, &context);
-  Status status = context.close(wait);
-  context_pool().give_back(context);
+bool Device::is_busy() const {
+  const std::vector<StreamMark> all = streams();
+  return std::any_of(all.begin(), all.end(), [](const StreamMark& mark) { return mark.stream->queue().busy(); });
+}
+
+// With mutex_ held. From here on nobody finds the context. False if another thread closes it.
+bool Device::begin_closing(const Ref<Context>& context) {
+  const auto same = [&](const Ref<Context>& other) { return other.object == context.object; };
+  const auto entry = std::find_if(contexts_.begin(), contexts_.end(), same);
+  if (entry == contexts_.end() || !context_pool().withdraw(context)) return false;
+  contexts_.erase(entry);
+  closing_.push_back(context);
+  return true;
+}
+
+// Waits for the tasks of the context.
+Status Device::finish_closing(const Ref<Context>& context) {
+  Status status = context->close(/*wait=*/true);
+  std::lock_guard guard(mutex_);
+  std::erase_if(closing_, [&](const Ref<Context>& other) { return other.object == context.object; });
+  context_pool().give_back(*context);
+  if (contexts_.empty() && closing_.empty()) free_memory();
   return status;
 }
 
 // With mutex_ held.
-void Device::free_memory_if_unused() {
-  if (!contexts_.empty() || heap_ == nullptr) return;
+void Device::free_memory() {
+  if (heap_ == nullptr) return;
   IpcMemory::forget_device(host_number_);
   VirtualMemory::forget_device(host_number_);
   heap_->release_all();
   overflowed.store(false, std::memory_order_relaxed);
 }
 
-Status Device::destroy_context(Context& context) {
-  if (context.is_primary()) {
+Status Device::destroy_context(const Ref<Context>& context) {
+  if (context->is_primary()) {
     return {ACL_ERROR_RT_PARAM_INVALID, "the primary context is not destroyed but given back, with aclrtResetDevice"};
   }
-  std::lock_guard guard(mutex_);
-  Status status = close_context(context, /*wait=*/true);
-  free_memory_if_unused();
-  return status;
+  {
+    std::lock_guard guard(mutex_);
+    if (!begin_closing(context)) return {ACL_ERROR_RT_INVALID_HANDLE, "the context is being destroyed by another thread"};
+  }
+  return finish_closing(context);
 }
 
 Status Device::release_primary(bool force) {
-  std::lock_guard guard(mutex_);
-  if (primary_ == nullptr) {
-    return {ACL_ERROR_RT_CONTEXT_NULL,
-            text("device ", number_, " is not in use: there were as many aclrtResetDevice as aclrtSetDevice")};
+  Ref<Context> context;
+  {
+    std::lock_guard guard(mutex_);
+    if (primary_.object == nullptr) {
+      return {ACL_ERROR_RT_CONTEXT_NULL,
+              text("device ", number_, " is not in use: there were as many aclrtResetDevice as aclrtSetDevice")};
+    }
+    if (!force && --users_ > 0) return {};
+    users_ = 0;
+    context = std::exchange(primary_, {});
+    if (!begin_closing(context)) return {ACL_ERROR_RT_INVALID_HANDLE, "the context is being destroyed by another thread"};
   }
-  if (!force && --users_ > 0) return {};
-  users_ = 0;
-  Status status = close_context(*std::exchange(primary_, nullptr), /*wait=*/true);
-  free_memory_if_unused();
-  return status;
+  return finish_closing(context);
 }
 
 Status Device::synchronize(Deadline deadline) {
-  for (Context* context : contexts()) SOFTNPU_RETURN_IF_ERROR(context->synchronize(deadline));
+  const std::vector<StreamMark> marks = streams();
+  Status thrown_away;
+  for (const StreamMark& mark : marks) {
+    Status status = mark.stream->wait(mark.newest, deadline);
+    if (!status.ok() && !mark.stream->queue().reached(mark.newest)) return status;  // it will not be reached in time, or ever
+    if (thrown_away.ok()) thrown_away = std::move(status);
+  }
+  if (!thrown_away.ok()) return thrown_away;
+  for (const StreamMark& mark : marks) {
+    Status failure = mark.stream->take_failure(mark.newest);
+    if (!failure.ok() && !mark.stream->is_lane.load(std::memory_order_relaxed)) return failure;
+  }
   return {};
 }
 
 Status Device::abort(Deadline deadline) {
+  std::vector<StreamMark> marks = streams();
+  for (StreamMark& mark : marks) mark.newest = mark.stream->queue().skip_pending(ACL_ERROR_RT_DEVICE_TASK_ABORT, mark.life);
   Status first;
-  for (Context* context : contexts()) {
-    Status status = context->abort(deadline);
+  for (const StreamMark& mark : marks) {
+    Status status = mark.stream->await_abort(mark.newest, deadline);
     if (first.ok()) first = std::move(status);
   }
   return first;
@@ -187,13 +219,16 @@ Status Device::abort(Deadline deadline) {
 
 void Device::shut_down() {
   std::lock_guard guard(mutex_);
-  while (!contexts_.empty()) {
-    Context& context = *contexts_.back();
-    if (Status status = close_context(context, /*wait=*/false); !status.ok()) contexts_.pop_back();
+  // Of those that another thread closes only the waiting is cut short; that thread gives them back.
+  for (const Ref<Context>& context : closing_) static_cast<void>(context->close(/*wait=*/false));
+  for (const Ref<Context>& context : std::exchange(contexts_, {})) {
+    if (!context_pool().withdraw(context)) continue;
+    static_cast<void>(context->close(/*wait=*/false));
+    context_pool().give_back(*context);
   }
-  primary_ = nullptr;
+  primary_ = {};
   users_ = 0;
-  free_memory_if_unused();
+  free_memory();
 }
 
 }  // namespace softnpu

@@ -37,21 +37,22 @@ class Device {
   int host_number() const { return host_number_; }
 
   // aclrtSetDevice: counts a user of the primary context and returns it.
-  Result<Context*> retain_primary();
+  Result<Ref<Context>> retain_primary();
   // aclrtResetDevice: the last user's call waits for all work, then destroys the primary context and frees the device's memory,
   // unless contexts that the client made are left. With `force` whoever calls is the last user.
   Status release_primary(bool force);
   bool primary_is_active() const;
 
-  Result<Context*> create_context();
-  Status destroy_context(Context& context);
+  Result<Ref<Context>> create_context();
+  Status destroy_context(const Ref<Context>& context);
 
-  // Waits for all streams of all contexts.
+  // Waits for what all streams of all contexts hold now, then returns one failure; the next call returns the next one.
   Status synchronize(Deadline deadline);
   Status abort(Deadline deadline);
   // Drops pending work, contexts and memory; for aclFinalize.
   void shut_down();
-  std::vector<Context*> contexts() const;
+  // Whether a stream runs a task at this moment.
+  bool is_busy() const;
 
   // Null until the device was first used.
   Heap* heap() const { return heap_pointer_.load(std::memory_order_acquire); }
@@ -71,16 +72,20 @@ class Device {
 
  private:
   Status open_heap();
-  Result<Context*> make_context(Context::Role role);
-  Status close_context(Context& context, bool wait);
-  void free_memory_if_unused();
+  Result<Ref<Context>> make_context(Context::Role role);
+  bool begin_closing(const Ref<Context>& context);
+  Status finish_closing(const Ref<Context>& context);
+  std::vector<StreamMark> streams() const;
+  void free_memory();
 
   const int number_;
   const int host_number_;
-  mutable std::mutex mutex_;  // guards the following
+  mutable std::mutex mutex_;  // guards the following; never held while waiting for tasks or for the client
   uint64_t users_ = 0;
-  Context* primary_ = nullptr;
-  std::vector<Context*> contexts_;
+  Ref<Context> primary_;
+  // A context leaves its list before its slot can be reused.
+  std::vector<Ref<Context>> contexts_;
+  std::vector<Ref<Context>> closing_;  // no call finds them any more, but their tasks are still waited for
   std::unique_ptr<Heap> heap_;
   std::atomic<Heap*> heap_pointer_{nullptr};
   std::atomic<aclrtFloatOverflowMode> mode_that_was_set_{ACL_RT_OVERFLOW_MODE_UNDEF};

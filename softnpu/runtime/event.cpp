@@ -81,12 +81,11 @@ const SoftnpuTaskKind Event::kStampKind = {.name = "aclrtRecordEvent",
 
 // What lies on a stream for an external event in a graph.
 struct Event::External {
-  Event* event;
-  uint32_t generation;
+  Ref<Event> event;
   TaskQueue* queue;  // any that exists
 
   static aclError check(const External& task, char* message) {
-    if (task.event->is_live(task.generation)) return ACL_SUCCESS;
+    if (task.event.is_live()) return ACL_SUCCESS;
     write_message(message, "the external event was destroyed before the graph");
     return ACL_ERROR_RT_INVALID_HANDLE;
   }
@@ -118,9 +117,8 @@ const SoftnpuTaskKind Event::kExternalWaitKind = {.name = "aclrtStreamWaitEvent"
                                                   .release = nullptr,
                                                   .ready =
                                                       [](const void* payload) {
-                                                        const auto& [event, generation, queue] =
-                                                            *static_cast<const External*>(payload);
-                                                        if (!event->is_live(generation)) return true;
+                                                        const Ref<Event>& event = static_cast<const External*>(payload)->event;
+                                                        if (!event.is_live()) return true;
                                                         std::lock_guard guard(event->lock_);
                                                         const QueueMark& mark = event->mark_;
                                                         return mark.queue != nullptr && mark.queue->reached(mark.ticket);
@@ -144,9 +142,9 @@ const SoftnpuTaskKind Event::kExternalResetKind = {.name = "aclrtResetEvent",
 
 void Event::open(Family family, uint32_t flags) {
   std::lock_guard guard(lock_);
-  family_ = family;
+  family_.store(family, std::memory_order_relaxed);
   clock_ = {};
-  flags_ = flags;
+  flags_.store(flags, std::memory_order_relaxed);
   pending_waits_.store(0, std::memory_order_relaxed);
   mark_ = {};
   ++records_;
@@ -164,12 +162,12 @@ void Event::close() {
 }
 
 // With lock_ held.
-void Event::set_mark(Stream& stream) {
+void Event::set_mark(Stream& stream, Ticket ticket) {
   if (is_captured_.load(std::memory_order_relaxed)) [[unlikely]] {
     is_captured_.store(false, std::memory_order_relaxed);
     capture_mark_.reset();
   }
-  mark_ = {&stream.queue(), stream.queue().submitted()};
+  mark_ = {&stream.queue(), ticket};
   if (races_are_checked()) clock_ = races().clock_at(stream.queue().number(), mark_.ticket);
 }
 
@@ -196,7 +194,7 @@ Status Event::check_not_captured() const {
 }
 
 Status Event::submit_external(const SoftnpuTaskKind& kind, Stream& stream) {
-  const External task{this, generation(), &stream.queue()};
+  const External task{Ref<Event>(*this), &stream.queue()};
   return stream.submit(kind, &task, sizeof task, 0);
 }
 
@@ -234,16 +232,17 @@ Status Event::record(Stream& stream) {
   std::lock_guard guard(lock_);
   if (!has_timing()) {
     ++records_;
-    set_mark(stream);
+    set_mark(stream, stream.queue().submitted());
     return {};
   }
   const Stamp stamp{this, records_ + 1};
   ++records_;
   // An idle stream would stamp at once, under the lock that stamping takes.
   lock_.unlock();
-  Status status = stream.submit(kStampKind, &stamp, sizeof stamp, 0);
+  Ticket ticket = 0;
+  Status status = stream.submit(kStampKind, &stamp, sizeof stamp, 0, ticket);
   lock_.lock();
-  if (status.ok() && records_ == stamp.record) set_mark(stream);
+  if (status.ok() && records_ == stamp.record) set_mark(stream, ticket);
   return status;
 }
 
@@ -274,7 +273,7 @@ Status Event::wait(Stream& stream, std::chrono::seconds timeout) {
   if (IpcEvent::Ref shared = this->shared()) return wait_shared(std::move(shared), stream);
   if (newest.queue == nullptr || newest.queue == &stream.queue()) return {};
   if (newest.queue->reached(newest.ticket) && !newest.queue->has_failed()) return {};
-  if (family_ == Family::kExtended) return stream.submit_wait(newest, timeout);
+  if (family() == Family::kExtended) return stream.submit_wait(newest, timeout);
   const auto over = [](void* object, uint32_t generation) {
     auto* event = static_cast<Event*>(object);
     if (event->generation() == generation) event->pending_waits_.fetch_sub(1, std::memory_order_acq_rel);
@@ -301,13 +300,13 @@ void Event::reset() {
   clock_ = {};
   ++records_;
 }
+
 Status Event::check_recorder() const {
   const IpcEvent::Ref shared = this->shared();
   if (shared == nullptr) return {};
   const uint64_t newest = shared->newest_record();
   return shared->reached(newest) ? Status() : shared->check_recorder(newest);
 }
-
 
 bool Event::reached() const {
   TaskQueue::poll();
@@ -330,8 +329,8 @@ Status Event::synchronize(Deadline deadline) {
     const uint64_t record = shared->newest_record();
     auto pause = std::chrono::microseconds(20);  // another process may be the one that records: look less and less often
     while (!shared->reached(record)) {
-      SOFTNPU_RETURN_IF_ERROR(shared->check_recorder(record));
       SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
+      SOFTNPU_RETURN_IF_ERROR(shared->check_recorder(record));
       if (deadline.passed()) return timed_out();
       TaskQueue::poll();
       std::this_thread::sleep_for(pause);

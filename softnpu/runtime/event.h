@@ -33,11 +33,11 @@ class Event : public Slot {
   // Gives the event a part that other processes can open. Only for flag ACL_EVENT_IPC.
   void attach(IpcEvent::Ref shared);
 
-  Family family() const { return family_; }
-  bool has_timing() const { return flags_ & ACL_EVENT_TIME_LINE; }
+  Family family() const { return family_.load(std::memory_order_relaxed); }
+  bool has_timing() const { return has_flag(ACL_EVENT_TIME_LINE); }
   // An event that captured streams record, wait for and reset when the graph is executed, and not when it is captured.
-  bool is_external() const { return flags_ & ACL_EVENT_EXTERNAL; }
-  bool can_reset() const { return family_ == Family::kPlain && (flags_ & (ACL_EVENT_SYNC | ACL_EVENT_EXTERNAL)); }
+  bool is_external() const { return has_flag(ACL_EVENT_EXTERNAL); }
+  bool can_reset() const { return family() == Family::kPlain && has_flag(ACL_EVENT_SYNC | ACL_EVENT_EXTERNAL); }
   // Null without such a part; with it, a reference that outlives the event.
   IpcEvent::Ref shared() const;
 
@@ -76,7 +76,8 @@ class Event : public Slot {
   static const SoftnpuTaskKind kStampKind;
   // The newest mark and, where races are checked, what is over when it is reached.
   QueueMark mark(RaceClock* clock) const;
-  void set_mark(Stream& stream);
+  void set_mark(Stream& stream, Ticket ticket);
+  bool has_flag(uint32_t flags) const { return flags_.load(std::memory_order_relaxed) & flags; }
   static Status record_shared(IpcEvent::Ref shared, Stream& stream);
   static Status wait_shared(IpcEvent::Ref shared, Stream& stream);
   Status record_captured(Stream& stream);
@@ -89,8 +90,9 @@ class Event : public Slot {
   static const SoftnpuTaskKind kExternalWaitKind;
   static const SoftnpuTaskKind kExternalResetKind;
 
-  Family family_ = Family::kExtended;
-  uint32_t flags_ = 0;
+  // Atomic: a call that races with aclrtDestroyEvent may read them while the next life begins.
+  std::atomic<Family> family_{Family::kExtended};
+  std::atomic<uint32_t> flags_{0};
   std::atomic<int32_t> pending_waits_{0};
   std::atomic<bool> is_captured_{false};  // capture_mark_ is there
 

@@ -116,7 +116,7 @@ MemoryState describe_place(Line& line, const void* address, bool* inside) {
 const char* guess_task() {
   if (const SoftnpuTaskKind* here = RunningTask::here(); here != nullptr) return here->name;
   const char* name = "a kernel";
-  stream_pool().for_each_live([&](Stream& stream) {
+  stream_pool().for_each_slot([&](Stream& stream) {
     const SoftnpuTaskKind* running = stream.queue().running_kind();
     if (running != nullptr) name = running->name;
   });

@@ -162,7 +162,7 @@ Status Faults::count_call(FaultPoint point) {
 }
 
 Status Faults::submit_counted(FaultPoint point, Stream& stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
-                              uint64_t cost) {
+                              uint64_t cost, Ticket* ticket) {
   if (stream.is_recorded.load(std::memory_order_relaxed)) return stream.submit(kind, payload, bytes, cost);  // its replays count
   std::unique_ptr<AlteredTask> task;
   const SoftnpuTaskKind* disguise = nullptr;
@@ -177,10 +177,12 @@ Status Faults::submit_counted(FaultPoint point, Stream& stream, const SoftnpuTas
       }
     }
   }
-  if (task == nullptr) return stream.submit(kind, payload, bytes, cost);
+  Ticket unused = 0;
+  if (ticket == nullptr) ticket = &unused;
+  if (task == nullptr) return stream.submit(kind, payload, bytes, cost, *ticket);
   std::memcpy(task->payload, payload, bytes);
   const AlteredTask* const address = task.get();
-  SOFTNPU_RETURN_IF_ERROR(stream.submit(*disguise, &address, sizeof address, cost));
+  SOFTNPU_RETURN_IF_ERROR(stream.submit(*disguise, &address, sizeof address, cost, *ticket));
   static_cast<void>(task.release());
   return {};
 }

@@ -42,16 +42,16 @@ class Faults {
   // Stream::submit, except that the task may fail or wait where a rule says so: when it runs, in its stream's order and under its
   // own name, and it is released as always.
   static Status submit(FaultPoint point, Stream& stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
-                       uint64_t cost) {
+                       uint64_t cost, Ticket* ticket = nullptr) {
     if (!on_.load(std::memory_order_relaxed)) [[likely]]
-      return stream.submit(kind, payload, bytes, cost);
-    return submit_counted(point, stream, kind, payload, bytes, cost);
+      return ticket == nullptr ? stream.submit(kind, payload, bytes, cost) : stream.submit(kind, payload, bytes, cost, *ticket);
+    return submit_counted(point, stream, kind, payload, bytes, cost, ticket);
   }
 
  private:
   static Status count_call(FaultPoint point);
   static Status submit_counted(FaultPoint point, Stream& stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
-                               uint64_t cost);
+                               uint64_t cost, Ticket* ticket);
 
   static inline constinit std::atomic<bool> on_{false};
 };

@@ -21,6 +21,12 @@ RecordedTask::~RecordedTask() {
   if (kind_->release != nullptr) kind_->release(payload_);
 }
 
+namespace {
+
+void forget_failure(const Ref<Stream>& lane) { static_cast<void>(lane->take_failure(lane->queue().submitted())); }
+
+}  // namespace
+
 // What lies on a stream for a task of a graph.
 struct Graph::Replayed {
   Graph* graph;  // owned
@@ -59,17 +65,16 @@ class Graph::SpareLanes {
       const std::lock_guard guard(mutex_);
       std::erase_if(lanes_, [](const Lane& lane) { return !lane.is_live(); });
       for (Lane& lane : lanes_) {
-        if (&lane.stream->context() != &context) continue;
+        if (&lane->context() != &context) continue;
         const Lane found = lane;
         lane = lanes_.back();
         lanes_.pop_back();
         return found;
       }
     }
-    Result<Stream*> made = context.create_stream(kHighestPriority);
-    if (!made.ok()) return made.take_status();
-    made.value()->is_lane.store(true, std::memory_order_relaxed);
-    return Lane{made.value(), made.value()->generation()};
+    Result<Lane> made = context.create_stream(kHighestPriority);
+    if (made.ok()) made.value()->is_lane.store(true, std::memory_order_relaxed);
+    return made;
   }
 
   void give(const Lane& lane) {
@@ -141,13 +146,13 @@ Status Graph::prepare_lanes(Stream& target) {
   extra_lanes_.reserve(place_count_ - 1);
   for (size_t i = 0; i + 1 < place_count_; ++i) {
     const bool exists = i < extra_lanes_.size();
-    if (exists && extra_lanes_[i].is_live() && &extra_lanes_[i].stream->context() == &target.context()) {
-      if (is_idle) static_cast<void>(extra_lanes_[i].stream->take_failure());
+    if (exists && extra_lanes_[i].is_live() && &extra_lanes_[i]->context() == &target.context()) {
+      if (is_idle) forget_failure(extra_lanes_[i]);
       continue;
     }
     Result<Lane> lane = SpareLanes::instance().take(target.context());
     if (!lane.ok()) return lane.take_status();
-    static_cast<void>(lane.value().stream->take_failure());
+    forget_failure(lane.value());
     if (!exists) {
       extra_lanes_.push_back(lane.value());
       continue;
@@ -162,15 +167,16 @@ Status Graph::queue_tasks(Stream& target) {
   marks.reserve(nodes_.size());
   std::vector<QueueMark> newest(lane_count_);
   for (Node& node : nodes_) {
-    Stream& stream = node.place == 0 ? target : *extra_lanes_[node.place - 1].stream;
+    Stream& stream = node.place == 0 ? target : *extra_lanes_[node.place - 1];
     SOFTNPU_RETURN_IF_ERROR(stream.wait_for(newest[node.lane]));
     for (const uint32_t number : node.after) SOFTNPU_RETURN_IF_ERROR(stream.wait_for(marks[number]));
     Ref reference = share();
     const Replayed payload{this, &node};
+    QueueMark mark{&stream.queue(), 0};
     SOFTNPU_RETURN_IF_ERROR(
-        Faults::submit(FaultPoint::kLaunch, stream, *node.replay_kind, &payload, sizeof payload, node.cost()));
+        Faults::submit(FaultPoint::kLaunch, stream, *node.replay_kind, &payload, sizeof payload, node.cost(), &mark.ticket));
     static_cast<void>(reference.release());
-    marks.push_back({&stream.queue(), stream.queue().submitted()});
+    marks.push_back(mark);
     newest[node.lane] = marks.back();
   }
   return {};
@@ -186,10 +192,10 @@ Status Graph::execute(Stream& target) {
   SOFTNPU_RETURN_IF_ERROR(prepare_lanes(target));
   SOFTNPU_RETURN_IF_ERROR(target.wait_for(last_replay_));
   const QueueMark begin{&target.queue(), target.queue().submitted()};
-  for (const Lane& lane : extra_lanes_) SOFTNPU_RETURN_IF_ERROR(lane.stream->wait_for(begin));
+  for (const Lane& lane : extra_lanes_) SOFTNPU_RETURN_IF_ERROR(lane->wait_for(begin));
   Status status = queue_tasks(target);
   for (const Lane& lane : extra_lanes_) {
-    Status joined = target.wait_for({&lane.stream->queue(), lane.stream->queue().submitted()});
+    Status joined = target.wait_for({&lane->queue(), lane->queue().submitted()});
     if (status.ok()) status = std::move(joined);
   }
   last_replay_ = {&target.queue(), target.queue().submitted()};

@@ -91,11 +91,7 @@ class Graph {
     }
   };
   struct Replayed;
-  struct Lane {
-    Stream* stream;
-    uint32_t generation;
-    bool is_live() const { return stream->is_live(generation); }
-  };
+  using Lane = softnpu::Ref<Stream>;
   class SpareLanes;
 
   explicit Graph(Device& device) : device_(&device) {}

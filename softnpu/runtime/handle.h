@@ -58,6 +58,28 @@ class Slot {
   uint32_t slot_ = 0;
 };
 
+// An object in one of its lives. Slots are reused, so that a pointer alone may come to name another object: whoever keeps one,
+// in a list or beyond the call that found it, keeps this.
+template <typename T>
+struct Ref {
+  T* object = nullptr;
+  uint32_t generation = 0;
+
+  Ref() = default;
+  Ref(T& named, uint32_t its_generation) : object(&named), generation(its_generation) {}
+  // In its present life; of an object that has none, a Ref that is never live.
+  explicit Ref(T& named) : Ref(named, named.generation()) {
+    if (!(generation & 1)) generation = kNever;
+  }
+
+  bool is_live() const { return object != nullptr && object->is_live(generation); }
+  T* operator->() const { return object; }
+  T& operator*() const { return *object; }
+
+ private:
+  static constexpr uint32_t kNever = ~uint32_t(Handle::kGenerationMask);
+};
+
 // All objects of one kind in the process. Thread-safe; find() takes no lock.
 template <typename T, HandleKind kKind>
 class SlotPool {
@@ -80,20 +102,26 @@ class SlotPool {
     count_.store(slot + 1, std::memory_order_release);
     return object;
   }
-  void publish(T& object) { advance(object); }
-  // No handle finds the object any more. It keeps its slot until give_back().
-  // False if somebody else was first: of several threads that destroy one object, one wins.
-  bool withdraw(T& object, uint32_t generation) {
-    uint32_t expected = generation;
-    return object.generation_.compare_exchange_strong(expected, (generation + 1) & Handle::kGenerationMask,
-                                                      std::memory_order_acq_rel);
+  // Begins a life. The result names it, also if another thread has ended it by now.
+  Ref<T> publish(T& object) {
+    const uint32_t generation = (object.generation_.load(std::memory_order_relaxed) + 1) & Handle::kGenerationMask;
+    object.generation_.store(generation, std::memory_order_release);
+    return {object, generation};
+  }
+  // Ends a life: no handle finds the object any more. It keeps its slot until give_back().
+  // False if that life is over already: of several threads that destroy one object, one wins.
+  bool withdraw(const Ref<T>& ref) {
+    if (!(ref.generation & 1)) return false;
+    uint32_t expected = ref.generation;
+    return ref.object->generation_.compare_exchange_strong(expected, (ref.generation + 1) & Handle::kGenerationMask,
+                                                           std::memory_order_acq_rel);
   }
   void give_back(T& object) {
     std::lock_guard guard(lock_);
     free_.push_back(&object);
   }
 
-  static void* handle_of(const T& object) { return Handle(kKind, object.generation(), object.slot()).get(); }
+  static void* handle_of(const Ref<T>& ref) { return Handle(kKind, ref.generation, ref.object->slot()).get(); }
 
   // The live object behind `handle`, or null.
   T* find(const void* pointer) {
@@ -120,13 +148,18 @@ class SlotPool {
             text("argument '", argument, "' (", pointer, ") is not a ", name_of(kKind), " of this device library")};
   }
 
-  // Calls `visit` for every object that is live now.
+  // Calls `visit` with every slot that was ever used: also with objects that are being closed or wait for their next life.
+  template <typename Visit>
+  void for_each_slot(Visit visit) {
+    const uint32_t count = count_.load(std::memory_order_acquire);
+    for (uint32_t slot = 0; slot < count; ++slot) visit(at(slot));
+  }
+  // Calls `visit` with a Ref of every object that is live now.
   template <typename Visit>
   void for_each_live(Visit visit) {
-    const uint32_t count = count_.load(std::memory_order_acquire);
-    for (uint32_t slot = 0; slot < count; ++slot) {
-      if (T& object = at(slot); object.is_live()) visit(object);
-    }
+    for_each_slot([&](T& object) {
+      if (const Ref<T> ref(object); ref.is_live()) visit(ref);
+    });
   }
 
  private:
@@ -134,10 +167,6 @@ class SlotPool {
   static constexpr uint32_t kChunks = 4096;
 
   T& at(uint32_t slot) { return (*chunks_[slot / kChunkSize])[slot % kChunkSize]; }
-  void advance(T& object) {
-    object.generation_.store((object.generation_.load(std::memory_order_relaxed) + 1) & Handle::kGenerationMask,
-                             std::memory_order_release);
-  }
 
   Lock lock_;
   std::vector<T*> free_;

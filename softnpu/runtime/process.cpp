@@ -18,6 +18,7 @@
 #include "runtime/log.h"
 #include "runtime/options.h"
 #include "runtime/task_queue.h"
+#include "runtime/thread_state.h"
 
 namespace softnpu {
 namespace {
@@ -26,6 +27,25 @@ constexpr auto kPatience = std::chrono::seconds(5);  // for a task that runs whi
 
 std::mutex g_mutex;    // guards initialisation and its end
 uint64_t g_users = 0;  // guarded by g_mutex
+
+// Holds g_mutex. A host callback does not wait for it: aclFinalize, which holds it, waits for the callback.
+class ProcessLock {
+ public:
+  ProcessLock() : lock_(g_mutex, std::defer_lock) {
+    if (check_may_wait().ok()) {
+      lock_.lock();
+    } else {
+      static_cast<void>(lock_.try_lock());
+    }
+  }
+  Status status() const {
+    if (lock_.owns_lock()) return {};
+    return {ACL_ERROR_UNINITIALIZE, "another thread initialises or finalizes the device library; a host callback does not wait"};
+  }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
 
 std::mutex g_engine_mutex;  // held while the engine is made
 std::atomic<Engine*> g_engine{nullptr};
@@ -36,11 +56,11 @@ void wait_a_while_for(Condition condition) {
   while (!condition() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::microseconds(200));
 }
 
-// Host callbacks do not count: they are the client's, and may wait for the thread that is ending the process.
+// Functions of the client do not count: they may wait for the thread that is ending the process.
 bool any_task_runs() {
-  int busy = 0;
-  stream_pool().for_each_live([&](Stream& stream) { busy += stream.queue().busy(); });
-  return busy > host_callbacks_running();
+  bool runs = false;
+  stream_pool().for_each_slot([&](Stream& stream) { runs |= stream.queue().busy_with_own_code(); });
+  return runs;
 }
 
 const std::vector<Device*>& devices_by_host_number() {
@@ -153,7 +173,8 @@ void Process::install_handlers_once() {
 
 Status Process::initialise(const char* config_path) {
   if (is_forked_child()) return not_ready();
-  std::lock_guard guard(g_mutex);
+  const ProcessLock lock;
+  SOFTNPU_RETURN_IF_ERROR(lock.status());
   if (state_.load(std::memory_order_relaxed) == State::kReady) {
     ++g_users;
     return {ACL_ERROR_REPEAT_INITIALIZE, "the device library is initialised already; go on using it"};
@@ -170,6 +191,7 @@ Status Process::initialise(const char* config_path) {
 
 Status Process::finalise() {
   if (is_forked_child()) return not_ready();
+  SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   std::lock_guard guard(g_mutex);
   if (state_.load(std::memory_order_relaxed) == State::kFinalised)
     return {ACL_ERROR_REPEAT_FINALIZE, "the device library was finalized already"};
@@ -180,8 +202,10 @@ Status Process::finalise() {
 
 Result<uint64_t> Process::finalise_reference() {
   if (is_forked_child()) return not_ready();
-  std::lock_guard guard(g_mutex);
+  const ProcessLock lock;
+  SOFTNPU_RETURN_IF_ERROR(lock.status());
   if (state_.load(std::memory_order_relaxed) != State::kReady) return not_ready();
+  if (g_users == 1) SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   if (--g_users == 0) finalise_locked();
   return g_users;
 }
@@ -190,11 +214,11 @@ void Process::finalise_locked() {
   state_.store(State::kFinalised, std::memory_order_release);  // from here on calls of other threads are refused
   g_users = 0;
   for (Device* device : devices()) device->shut_down();
-  wait_a_while_for([] { return TaskQueue::worker_count() == 0; });
-  event_pool().for_each_live([](Event& event) {
-    if (!event_pool().withdraw(event, event.generation())) return;
-    event.close();
-    event_pool().give_back(event);
+  wait_a_while_for([] { return TaskQueue::worker_count() == 0 || TaskQueue::is_exiting(); });
+  event_pool().for_each_live([](const Ref<Event>& event) {
+    if (!event_pool().withdraw(event)) return;
+    event->close();
+    event_pool().give_back(*event);
   });
   Reports::instance().clear();
   set_exception_callback(nullptr);
@@ -204,8 +228,9 @@ void Process::finalise_locked() {
 // Runs before the destructors of libraries that were loaded earlier, whose code tasks may be running.
 void Process::stop_at_exit() {
   if (is_forked_child()) return;
-  TaskQueue::stop_all_workers();
-  stream_pool().for_each_live([](Stream& stream) { stream.queue().poke(); });
+  TaskQueue::begin_exit();
+  stream_pool().for_each_slot([](Stream& stream) { stream.queue().wake_for_exit(); });
+  Reports::instance().wake_for_exit();
   wait_a_while_for([] { return !any_task_runs(); });
 }
 

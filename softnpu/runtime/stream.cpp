@@ -12,13 +12,15 @@
 
 namespace softnpu {
 
-Status Stream::open(Context& context, uint32_t priority) {
-  Result<std::unique_ptr<EngineQueue>> made = engine().make_queue(context.device().host_number());
+Status Stream::open(const Ref<Context>& context, uint32_t priority) {
+  Device& device = context->device();
+  Result<std::unique_ptr<EngineQueue>> made = engine().make_queue(device.host_number());
   if (!made.ok()) return made.take_status();
-  engine_queue_ = std::move(made.value());
-  context_ = &context;
-  host_number_ = context.device().host_number();
-  priority_ = priority;
+  const std::unique_ptr<EngineQueue> previous(engine_queue_.exchange(made.value().release(), std::memory_order_relaxed));
+  context_.store(context.object, std::memory_order_relaxed);
+  context_generation_.store(context.generation, std::memory_order_relaxed);
+  device_.store(&device, std::memory_order_relaxed);
+  priority_.store(priority, std::memory_order_relaxed);
   is_recorded.store(false, std::memory_order_relaxed);
   is_lane.store(false, std::memory_order_relaxed);
   stop_on_failure.store(false, std::memory_order_relaxed);
@@ -26,14 +28,13 @@ Status Stream::open(Context& context, uint32_t priority) {
   custom_tag.store(0, std::memory_order_relaxed);
   cache_op_info.store(0, std::memory_order_relaxed);
   reset_core_limits();
-  abort_reason_.store(ACL_ERROR_RT_STREAM_ABORT, std::memory_order_relaxed);
   queue_.open(*this, slot(), priority);
   return {};
 }
 
 void Stream::close() {
   Reports::instance().forget(*this);
-  if (is_recorded.load(std::memory_order_relaxed)) captures().forget(*this);
+  captures().forget(*this);
   const auto give_back = [](void* argument) {
     auto& stream = *static_cast<Stream*>(argument);
     if (races_are_checked()) {  // what was dropped will not touch memory any more
@@ -52,20 +53,26 @@ void Stream::reset_core_limits() {
   }
 }
 
-Device& Stream::device() const { return context_->device(); }
-
 Status Stream::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost) {
   if (is_recorded.load(std::memory_order_relaxed)) [[unlikely]] {
     if (std::optional<Status> recorded = captures().record(*this, kind, payload, bytes, cost)) return std::move(*recorded);
   }
   if (queue_.has_failed()) [[unlikely]]
-    SOFTNPU_RETURN_IF_ERROR(context_->stop_reason());
+    SOFTNPU_RETURN_IF_ERROR(queue_.stop_reason());
   return queue_.submit(kind, payload, bytes, cost);
+}
+
+Status Stream::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost, Ticket& ticket) {
+  if (is_recorded.load(std::memory_order_relaxed)) [[unlikely]]
+    return submit(kind, payload, bytes, cost);
+  if (queue_.has_failed()) [[unlikely]]
+    SOFTNPU_RETURN_IF_ERROR(queue_.stop_reason());
+  return queue_.submit(kind, payload, bytes, cost, ticket);
 }
 
 Status Stream::submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over) {
   if (queue_.has_failed()) [[unlikely]]
-    SOFTNPU_RETURN_IF_ERROR(context_->stop_reason());
+    SOFTNPU_RETURN_IF_ERROR(queue_.stop_reason());
   return queue_.submit_wait(mark, timeout, over);
 }
 
@@ -76,14 +83,11 @@ Status Stream::wait_for(QueueMark mark) {
   return submit_wait(mark, std::chrono::seconds(0));
 }
 
-Status Stream::synchronize(Deadline deadline) {
-  SOFTNPU_RETURN_IF_ERROR(wait(deadline));
-  return take_failure();
-}
+Status Stream::synchronize(Deadline deadline) { return synchronize(queue_.submitted(), deadline); }
 
 Status Stream::synchronize(Ticket ticket, Deadline deadline) {
   SOFTNPU_RETURN_IF_ERROR(wait(ticket, deadline));
-  return take_failure();
+  return take_failure(ticket);
 }
 
 bool Stream::await(Ticket ticket, Deadline deadline) {
@@ -102,8 +106,6 @@ bool Stream::query() {
   return true;
 }
 
-Status Stream::wait(Deadline deadline) { return wait(queue_.submitted(), deadline); }
-
 Status Stream::wait(Ticket ticket, Deadline deadline) {
   if (is_recorded.load(std::memory_order_relaxed)) [[unlikely]]
     SOFTNPU_RETURN_IF_ERROR(captures().refuse_wait(*this, "waiting for"));
@@ -114,36 +116,40 @@ Status Stream::wait(Ticket ticket, Deadline deadline) {
     SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
     return {ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, text("stream ", id(), " still works after the time given; its tasks go on")};
   }
-  SOFTNPU_RETURN_IF_ERROR(context_->stop_reason());
-  if (was_pending && queue_.abort_count() != aborts) {
-    return {abort_reason_.load(std::memory_order_relaxed),
-            text("the pending tasks of stream ", id(), " were thrown away by an abort")};
+  if (was_pending && queue_.abort_count() != aborts) [[unlikely]] {
+    if (const aclError reason = queue_.abort_reason(ticket, aborts)) {
+      return {reason, text("the pending tasks of stream ", id(), " were thrown away by an abort")};
+    }
   }
   return {};
 }
 
 Status Stream::abort(aclError reason, Deadline deadline) {
-  abort_reason_.store(reason, std::memory_order_relaxed);
-  const Ticket newest = queue_.submitted();
-  queue_.skip_pending();
+  return await_abort(queue_.skip_pending(reason, queue_.life()), deadline);
+}
+
+Status Stream::await_abort(Ticket newest, Deadline deadline) {
   if (await(newest, deadline)) return {};
+  SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
   return {ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
           text("the task that runs on stream ", id(), " did not end in the time given; pending ones are dropped")};
 }
 
 std::string Stream::place() const { return text("device ", device().number(), ", stream ", id()); }
 
-void Stream::task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) {
+rtExceptionInfo Stream::task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) {
   SOFTNPU_LOG(kError, status.message(), " [", kind.name, "]");
-  report_exception({.task_id = uint32_t(ticket),
-                    .stream_id = uint32_t(id()),
-                    .thread_id = 0,
-                    .device_id = uint32_t(device().number()),
-                    .error_code = uint32_t(status.code())});
-  if (stop_on_failure.load(std::memory_order_relaxed)) context_->stop(status);
+  if (stop_on_failure.load(std::memory_order_relaxed)) {
+    Context::stop({context(), context_generation_.load(std::memory_order_relaxed)}, status);
+  }
+  return {.task_id = uint32_t(ticket),
+          .stream_id = uint32_t(id()),
+          .thread_id = 0,
+          .device_id = uint32_t(device().number()),
+          .error_code = uint32_t(status.code())};
 }
 
-void Stream::running(bool begins) { ledger().running(host_number_, begins); }
+void Stream::running(bool begins) { ledger().running(device().host_number(), begins); }
 
 StreamPool& stream_pool() {
   static auto* pool = new StreamPool;

@@ -132,9 +132,15 @@ class TaskQueue::Activity {
 void TaskQueue::open(Observer& observer, uint32_t number, uint32_t priority) {
   std::lock_guard order(submit_lock_);
   std::lock_guard guard(failure_lock_);
-  observer_ = &observer;
-  number_ = number;
+  if (observer_ != &observer) {  // the first time: then neither changes any more, and others may read them
+    observer_ = &observer;
+    number_ = number;
+  }
   priority_ = priority;
+  const Ticket life = tail_.load(std::memory_order_relaxed) + 1;
+  head_.store(life, std::memory_order_release);  // in this order, as run_inline() does
+  tail_.store(life, std::memory_order_release);
+  life_.store(life, std::memory_order_release);
   skip_until_.store(0, std::memory_order_relaxed);
   closing_.store(false, std::memory_order_relaxed);
   failure_ = Status();
@@ -143,7 +149,9 @@ void TaskQueue::open(Observer& observer, uint32_t number, uint32_t priority) {
   if (shuffles()) shuffle().enter(*this);
 }
 
-Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost) {
+template <typename TakeTicket>
+[[gnu::always_inline]] inline Status TaskQueue::submit_task(const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
+                                                            uint64_t cost, TakeTicket take_ticket) {
   const Options& settings = options();
   const LaunchMode mode = settings.launch;
   const bool may_run_here = mode == LaunchMode::kHybrid && cost <= kInlineCost && !(kind.flags & SOFTNPU_TASK_ON_WORKER);
@@ -151,8 +159,9 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
   const std::string* origin = races_are_checked && kind.visit != nullptr ? races().origin() : nullptr;
   submit_lock_.lock();
   Ticket ticket = 0;
+  bool is_another_life = false;
   for (;;) {
-    if (closed_ || g_exiting.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (closed_ || is_another_life || g_exiting.load(std::memory_order_relaxed)) [[unlikely]] {
       submit_lock_.unlock();
       return {ACL_ERROR_RT_INVALID_HANDLE,
               text("'", kind.name, "' came too late: its stream is being destroyed or the process is exiting")};
@@ -163,10 +172,17 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
       break;
     known_head_ = head_.load(std::memory_order_acquire);
     if (before - known_head_ < kCapacity) break;
+    const Ticket life = life_.load(std::memory_order_relaxed);
     submit_lock_.unlock();
+    if (const Status status = check_may_wait(); !status.ok()) {
+      return {status.code(), text("'", kind.name, "' finds ", kCapacity, " tasks pending on the stream: ", status.message(),
+                                  "; launch fewer tasks in a callback")};
+    }
     wait(before + 1 - kCapacity, Deadline::never());
     submit_lock_.lock();
+    is_another_life = life_.load(std::memory_order_relaxed) != life;
   }
+  take_ticket(ticket);
   if (races_are_checked) [[unlikely]] {
     Status status = races().admit(number_, ticket, kind, payload, origin);
     if (!status.ok()) {
@@ -197,11 +213,20 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
   }
   // Whoever runs tasks now looks at the tail again before it stops.
   if (!running_.load(std::memory_order_seq_cst)) worker_signal_.raise();
-  if (mode == LaunchMode::kSync) wait(ticket, Deadline::never());
+  if (mode == LaunchMode::kSync && check_may_wait().ok()) wait(ticket, Deadline::never());
   return {};
 }
 
-// Nobody can know the ticket, or find anything to run, before the task is done: so no role is needed, and nobody to wake.
+// Twice: the usual one does not pay for the ticket.
+Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost) {
+  return submit_task(kind, payload, bytes, cost, [](Ticket) {});
+}
+
+Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost, Ticket& ticket) {
+  return submit_task(kind, payload, bytes, cost, [&](Ticket given) { ticket = given; });
+}
+
+// The ticket is not published before the task is done: no runner's role and no wake-up is needed.
 void TaskQueue::run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket) {
   void* const arguments = const_cast<void*>(payload);
   char message[SOFTNPU_TASK_MESSAGE];
@@ -211,58 +236,24 @@ void TaskQueue::run_inline(const SoftnpuTaskKind& kind, const void* payload, Tic
     const RunningTask running(kind);
     code = kind.run(arguments, message);
   }
-  release(kind, arguments);
-  head_.store(ticket, std::memory_order_release);  // first: where it lies behind the tail there is nothing to run
-  tail_.store(ticket, std::memory_order_release);
-  submit_lock_.unlock();
+  const auto publish = [&] {
+    release(kind, arguments);
+    head_.store(ticket, std::memory_order_release);  // first: where it lies behind the tail there is nothing to run
+    tail_.store(ticket, std::memory_order_release);
+    submit_lock_.unlock();
+  };
   if (code == ACL_SUCCESS) [[likely]]
-    return;
-  fail(kind, ticket, code, message);
-  if (&kind == &kWaitKind) return;  // it tells the failure of another task, which was launched elsewhere
-  if (const std::string origin = client_origin(SOFTNPU_ORIGIN_FAILURES); !origin.empty()) add_origin(ticket, origin);
+    return publish();
+  const rtExceptionInfo info = note_failure(kind, ticket, code, message);
+  publish();
+  // A wait tells the failure of another task, which was launched elsewhere.
+  if (&kind != &kWaitKind) add_origin(ticket, client_origin(SOFTNPU_ORIGIN_FAILURES));
+  report_exception(info);  // last: the client's function may destroy the stream, whose slot is reused
 }
 
 Status TaskQueue::submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over) {
   const WaitPayload payload{mark, timeout, over};
   return submit(kWaitKind, &payload, sizeof payload, 0);
-}
-
-void TaskQueue::run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket) {
-  char message[SOFTNPU_TASK_MESSAGE];
-  message[0] = '\0';
-  running_kind_.store(&kind, std::memory_order_relaxed);
-  const RunningTask running(kind);
-  const aclError code = kind.run(payload, message);
-  if (code != ACL_SUCCESS) [[unlikely]]
-    fail(kind, ticket, code, message);
-}
-
-void TaskQueue::fail(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message) {
-  Status status(code, text("task '", kind.name, "' failed: ", message, " (", observer_->place(), ", task ", ticket, ")"));
-  observer_->task_failed(kind, ticket, status);
-  std::lock_guard guard(failure_lock_);
-  if (!failure_.ok()) return;
-  failure_ = std::move(status);
-  failure_ticket_ = ticket;
-  skip_until_.store(kSkipAll, std::memory_order_seq_cst);
-}
-
-void TaskQueue::add_origin(Ticket ticket, const std::string& origin) {
-  std::lock_guard guard(failure_lock_);
-  if (failure_.ok() || failure_ticket_ != ticket) return;
-  std::string message = failure_.message();
-  message.pop_back();  // the bracket behind the place
-  failure_ = Status(failure_.code(), text(message, ", launched from ", origin, ")"));
-}
-
-void TaskQueue::finish(Ticket ticket) {
-  head_.store(ticket, std::memory_order_seq_cst);
-  if (waiter_count_.load(std::memory_order_seq_cst) == 0) [[likely]]
-    return;
-  std::lock_guard guard(waiters_lock_);
-  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) {
-    if (waiter->ticket <= ticket) waiter->signal->raise();
-  }
 }
 
 void TaskQueue::run_timed(Task& task, Ticket ticket, bool always) {
@@ -275,6 +266,54 @@ void TaskQueue::run_timed(Task& task, Ticket ticket, bool always) {
   TaskTimes::note(kind, task.cost, Deadline::Clock::now() - begin);
 }
 
+void TaskQueue::run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket) {
+  char message[SOFTNPU_TASK_MESSAGE];
+  message[0] = '\0';
+  running_kind_.store(&kind, std::memory_order_relaxed);
+  const RunningTask running(kind);
+  const aclError code = kind.run(payload, message);
+  if (code != ACL_SUCCESS) [[unlikely]]
+    fail(kind, ticket, code, message);
+}
+
+rtExceptionInfo TaskQueue::note_failure(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message) {
+  const Status status(code, text("task '", kind.name, "' failed: ", message, " (", observer_->place(), ", task ", ticket, ")"));
+  {
+    std::lock_guard guard(failure_lock_);
+    if (failure_.ok()) {
+      failure_ = status.copy();
+      failure_ticket_ = ticket;
+      skip_until_.store(kSkipAll, std::memory_order_seq_cst);
+    }
+  }
+  return observer_->task_failed(kind, ticket, status);
+}
+
+void TaskQueue::add_origin(Ticket ticket, const std::string& origin) {
+  if (origin.empty()) return;
+  std::lock_guard guard(failure_lock_);
+  if (failure_.ok() || failure_ticket_ != ticket) return;
+  std::string message = failure_.message();
+  message.pop_back();  // the bracket behind the place
+  failure_ = Status(failure_.code(), text(message, ", launched from ", origin, ")"));
+}
+
+void TaskQueue::fail(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message) {
+  const rtExceptionInfo info = note_failure(kind, ticket, code, message);
+  const ClientCall client(*this);
+  report_exception(info);
+}
+
+void TaskQueue::finish(Ticket ticket) {
+  head_.store(ticket, std::memory_order_seq_cst);
+  if (waiter_count_.load(std::memory_order_seq_cst) == 0) [[likely]]
+    return;
+  std::lock_guard guard(waiters_lock_);
+  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) {
+    if (waiter->ticket <= ticket) waiter->signal->raise();
+  }
+}
+
 void TaskQueue::stop_running(Runner runner) {
   running_.store(false, std::memory_order_seq_cst);
   if (runner == Runner::kWorker) return;  // it looks for more itself
@@ -285,7 +324,7 @@ bool TaskQueue::drain(Runner runner, Ticket target, Deadline deadline, QueueMark
   Activity activity(*observer_);
   for (;;) {
     Ticket done = 0;
-    if (!has_pending(&done) || done >= target) return true;
+    if (!has_pending(&done) || done >= target || is_exiting()) return true;
     const Ticket ticket = done + 1;
     Task& task = ring_[done % kCapacity];
     const SoftnpuTaskKind& kind = *task.kind;
@@ -307,8 +346,6 @@ bool TaskQueue::drain(Runner runner, Ticket target, Deadline deadline, QueueMark
     }
     release(kind, task.payload);
     finish(ticket);
-    if (g_exiting.load(std::memory_order_relaxed)) [[unlikely]]
-      return true;
   }
 }
 
@@ -318,7 +355,7 @@ bool TaskQueue::is_for_worker(const Task& task) {
 }
 
 bool TaskQueue::begin_step() {
-  if (idle() || g_exiting.load(std::memory_order_relaxed) || !try_become_runner()) return false;
+  if (idle() || is_exiting() || !try_become_runner()) return false;
   Ticket done = 0;
   const bool has_task = has_pending(&done);
   const Task& task = ring_[done % kCapacity];
@@ -390,7 +427,7 @@ bool TaskQueue::wait_shuffling(Ticket ticket, Deadline deadline) {
 // False when the rest is up to another thread.
 bool TaskQueue::wait_helping(Ticket ticket, Deadline deadline, int depth) {
   while (!reached(ticket)) {
-    if (!try_become_runner()) return false;
+    if (is_exiting() || !try_become_runner()) return false;
     QueueMark blocker{};
     const bool drained = drain(Runner::kHelper, ticket, deadline, &blocker);
     stop_running(Runner::kHelper);
@@ -422,25 +459,56 @@ Status TaskQueue::failure_before(Ticket ticket) const {
   return failure_ticket_ <= ticket ? failure_.copy() : Status();
 }
 
-void TaskQueue::skip_pending() {
+// With submit_lock_ and failure_lock_ held.
+void TaskQueue::note_abort(aclError reason) {
+  const Ticket done = head_.load(std::memory_order_acquire);
+  const Ticket newest = tail_.load(std::memory_order_relaxed);
+  if (done >= newest) return;
+  const uint32_t number = aborts_.load(std::memory_order_relaxed) + 1;
+  newest_aborts_[number % newest_aborts_.size()] = {done + 1, newest, reason};
+  aborts_.store(number, std::memory_order_seq_cst);
+}
+
+aclError TaskQueue::abort_reason(Ticket ticket, uint32_t since) const {
+  std::lock_guard guard(failure_lock_);
+  const uint32_t count = aborts_.load(std::memory_order_relaxed);
+  const uint32_t known = std::min<uint32_t>(count - since, uint32_t(newest_aborts_.size()));
+  for (uint32_t i = 0; i < known; ++i) {
+    const Abort& abort = newest_aborts_[(count - i) % newest_aborts_.size()];
+    if (ticket >= abort.first && ticket <= abort.last) return abort.reason;
+  }
+  return ACL_SUCCESS;
+}
+
+Ticket TaskQueue::skip_pending(aclError reason, Ticket life) {
+  Ticket newest = 0;
   {
     std::lock_guard order(submit_lock_);
     std::lock_guard guard(failure_lock_);
-    if (!has_failed()) skip_until_.store(tail_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
-    aborts_.fetch_add(1, std::memory_order_seq_cst);
+    if (closed_ || life_.load(std::memory_order_relaxed) != life) return 0;
+    newest = tail_.load(std::memory_order_relaxed);
+    if (!has_failed()) skip_until_.store(newest, std::memory_order_seq_cst);
+    note_abort(reason);
+  }
+  worker_signal_.raise();
+  return newest;
+}
+
+void TaskQueue::stop(const Status& reason, Ticket life) {
+  {
+    std::lock_guard guard(failure_lock_);
+    if (life_.load(std::memory_order_relaxed) != life) return;
+    stopped_ = true;
+    failure_ = reason.copy();
+    failure_ticket_ = life;
+    skip_until_.store(kSkipAll, std::memory_order_seq_cst);
   }
   worker_signal_.raise();
 }
 
-void TaskQueue::stop(const Status& reason) {
-  {
-    std::lock_guard guard(failure_lock_);
-    stopped_ = true;
-    failure_ = reason.copy();
-    failure_ticket_ = 0;
-    skip_until_.store(kSkipAll, std::memory_order_seq_cst);
-  }
-  worker_signal_.raise();
+Status TaskQueue::stop_reason() const {
+  std::lock_guard guard(failure_lock_);
+  return stopped_ ? failure_.copy() : Status();
 }
 
 Status TaskQueue::start_worker() {
@@ -503,7 +571,7 @@ void TaskQueue::close(void (*closed)(void*), void* argument) {
     closed_callback_ = closed;
     closed_argument_ = argument;
     skip_until_.store(kSkipAll, std::memory_order_seq_cst);
-    aborts_.fetch_add(1, std::memory_order_seq_cst);
+    note_abort(ACL_ERROR_RT_STREAM_ABORT);
     closing_.store(true, std::memory_order_seq_cst);
     has_worker = worker_exists_;
   }
@@ -530,7 +598,14 @@ void TaskQueue::finish_closing() {
   if (closed != nullptr) closed(argument);
 }
 
-void TaskQueue::stop_all_workers() { g_exiting.store(true, std::memory_order_seq_cst); }
+void TaskQueue::begin_exit() { g_exiting.store(true, std::memory_order_seq_cst); }
+
+// Who links itself after this has seen the lock, and so sees that the process exits.
+void TaskQueue::wake_for_exit() {
+  worker_signal_.raise();
+  std::lock_guard guard(waiters_lock_);
+  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) waiter->signal->raise();
+}
 
 bool TaskQueue::is_exiting() { return g_exiting.load(std::memory_order_relaxed); }
 Status TaskQueue::check_not_exiting() {

@@ -14,9 +14,14 @@
 // first task that it is needed for; it sleeps when there is nothing to do.
 //
 // A task that fails makes the queue skip everything submitted before the failure is taken with take_failure(). A queue that waits
-// for a mark behind such a failure fails with it: what it would do next might use what the failed task did not make.
+// for a mark behind such a failure fails with it: what it would do next might use what the failed task did not make. The failure
+// is noted before the task counts as done, so that no task behind it and no waiter can miss it.
+//
+// From open() to close() is a life of the queue; life() tells them apart. A ticket belongs to one life, so that waiting for it,
+// or asking for failures before it, never concerns a later one.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -24,6 +29,7 @@
 #include <string>
 
 #include "runtime/driver.h"
+#include "runtime/exception.h"
 #include "runtime/futex.h"
 #include "runtime/status.h"
 
@@ -52,7 +58,8 @@ class TaskQueue {
    public:
     // Which queue it is, such as "device 0, stream 3", for messages.
     virtual std::string place() const = 0;
-    virtual void task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) = 0;
+    // The failure is noted already. Must not use the queue. Returns what the client is told, which happens later, without locks.
+    virtual rtExceptionInfo task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) = 0;
     // Queued tasks begin or end to run, one after the other. Of those that run in the submitter's hands nothing is told.
     virtual void running(bool /*begins*/) {}
 
@@ -67,8 +74,11 @@ class TaskQueue {
   // where none runs, `closed` is called with `argument`: until then the queue must not be opened again.
   void close(void (*closed)(void* argument), void* argument);
 
-  // Appends a task. Blocks only while kCapacity tasks are pending. Fails after close() and while the process exits.
+  // Appends a task. Blocks only while kCapacity tasks are pending; in a host callback it fails then. Fails after close() and
+  // while the process exits.
   Status submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost);
+  // The same, and says which ticket the task got.
+  Status submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost, Ticket& ticket);
 
   // Appends a task that holds later ones until `mark` is reached; the caller does not wait. `timeout` 0 means no limit; when it
   // passes the task fails with ACL_ERROR_RT_WAIT_TIMEOUT.
@@ -82,8 +92,13 @@ class TaskQueue {
   Ticket finished() const { return head_.load(std::memory_order_acquire); }
   // What open() said.
   uint32_t number() const { return number_; }
+  // The present life, or the last one: a number that no other life of this queue has. It is the lowest ticket of that life, which
+  // no task gets.
+  Ticket life() const { return life_.load(std::memory_order_acquire); }
   // Whether a task runs at this moment (a snapshot, for statistics).
   bool busy() const { return running_.load(std::memory_order_relaxed) && !idle(); }
+  // The same, but false while the task is in a function of the client.
+  bool busy_with_own_code() const { return busy() && !in_client_.load(std::memory_order_relaxed); }
   // The kind of the task that runs at this moment, or null (a guess, for reports of faults; fit for signal handlers).
   const SoftnpuTaskKind* running_kind() const { return busy() ? running_kind_.load(std::memory_order_relaxed) : nullptr; }
 
@@ -107,18 +122,39 @@ class TaskQueue {
   Status failure_before(Ticket ticket) const;
   bool has_failed() const { return skip_until_.load(std::memory_order_acquire) == kSkipAll; }
 
-  // Skips all pending tasks. The task that runs now is not interrupted, but one that waits for something gives up.
-  void skip_pending();
-  // Skips pending and future tasks until open(), and makes take_failure() return `reason` every time.
-  void stop(const Status& reason);
-  // How often pending tasks were thrown away: lets a waiter see that its wait ended that way.
+  // Skips all pending tasks; those who wait for one of them learn `reason` from abort_reason(). The task that runs now is not
+  // interrupted, but one that waits for something gives up. Does nothing if the queue's life is another one than `life`. Returns
+  // the newest ticket that was skipped or runs; 0 if there is none.
+  Ticket skip_pending(aclError reason, Ticket life);
+  // Skips pending and future tasks until close(), and makes take_failure() return `reason` every time. Does nothing if the
+  // queue's life is another one than `life`.
+  void stop(const Status& reason, Ticket life);
+  // What stop() was given, if it was called in this life.
+  Status stop_reason() const;
+  // How often pending tasks were thrown away.
   uint32_t abort_count() const { return aborts_.load(std::memory_order_acquire); }
+  // Why the task of `ticket` was thrown away since abort_count() was `since`; ACL_SUCCESS if it was not.
+  aclError abort_reason(Ticket ticket, uint32_t since) const;
 
   // Lets a task whose `ready` turned true outside of any queue be noticed at once.
   void poke() { worker_signal_.raise(); }
 
-  // At process exit: no task starts any more.
-  static void stop_all_workers();
+  // The task that runs on the queue calls a function of the client, as long as this is in scope.
+  class ClientCall {
+   public:
+    explicit ClientCall(TaskQueue& queue) : queue_(queue) { queue_.in_client_.store(true, std::memory_order_relaxed); }
+    ~ClientCall() { queue_.in_client_.store(false, std::memory_order_relaxed); }
+    ClientCall(const ClientCall&) = delete;
+    ClientCall& operator=(const ClientCall&) = delete;
+
+   private:
+    TaskQueue& queue_;
+  };
+
+  // At process exit: no task starts any more, in any queue.
+  static void begin_exit();
+  // After begin_exit(): wakes the worker and all who wait for this queue.
+  void wake_for_exit();
   static bool is_exiting();
   // Fails with ACL_ERROR_RT_STREAM_ABORT from then on: why a wait that is not over will never be.
   static Status check_not_exiting();
@@ -164,6 +200,8 @@ class TaskQueue {
     Ticket done = 0;
     return has_pending(&done);
   }
+  template <typename TakeTicket>
+  Status submit_task(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost, TakeTicket take_ticket);
   void stop_running(Runner runner);
   // Runs a cheap task in the submitter's hands; the caller holds submit_lock_, which is given up.
   void run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket);
@@ -171,6 +209,8 @@ class TaskQueue {
   // `blocker` if that one waits for another queue.
   bool drain(Runner runner, Ticket target, Deadline deadline, QueueMark* blocker);
   void run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket);
+  // The same, and notes how long it took if that is unknown or much, or `always`.
+  void run_timed(Task& task, Ticket ticket, bool always);
   void finish(Ticket ticket);
   bool skips(const SoftnpuTaskKind& kind, Ticket ticket) const {
     return ticket <= skip_until_.load(std::memory_order_relaxed) && !(kind.flags & SOFTNPU_TASK_ALWAYS);
@@ -182,9 +222,12 @@ class TaskQueue {
   bool wait_helping(Ticket ticket, Deadline deadline, int depth);
   bool wait_shuffling(Ticket ticket, Deadline deadline);
   void wait_sleeping(Ticket ticket, Deadline deadline);
+  rtExceptionInfo note_failure(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message);
+  // For the runner.
   void fail(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message);
   // Says in the failure of the task, if nobody has taken it yet, where in the client's program the task was launched.
   void add_origin(Ticket ticket, const std::string& origin);
+  void note_abort(aclError reason);
   Status start_worker();
   void work();
   void finish_closing();
@@ -194,6 +237,7 @@ class TaskQueue {
   bool closed_ = true;
   bool worker_exists_ = false;
   std::atomic<Ticket> tail_{0};
+  std::atomic<Ticket> life_{0};
   Ticket known_head_ = 0;         // where head_ was when somebody last had to look: looking takes the runner's cache line
   std::unique_ptr<Task[]> ring_;  // made with the first queued task
   Observer* observer_ = nullptr;
@@ -211,8 +255,7 @@ class TaskQueue {
   std::atomic<Ticket> skip_until_{0};
   std::atomic<uint32_t> aborts_{0};
   std::atomic<bool> closing_{false};
-  // The same, and notes how long it took if that is unknown or much, or `always`.
-  void run_timed(Task& task, Ticket ticket, bool always);
+  std::atomic<bool> in_client_{false};
   std::atomic<uint32_t> waiter_count_{0};
 
   Signal worker_signal_;
@@ -223,6 +266,13 @@ class TaskQueue {
   Ticket failure_ticket_ = 0;  // guarded by failure_lock_, as are:
   Status failure_;
   bool stopped_ = false;
+  // The newest aborts: number n, counted from 1, is at n % size. It threw away the tickets first to last.
+  struct Abort {
+    Ticket first;
+    Ticket last;
+    aclError reason;
+  };
+  std::array<Abort, 16> newest_aborts_{};
 };
 
 }  // namespace softnpu

@@ -34,19 +34,15 @@ ThreadState& thread_state() {
 
 Result<Context*> current_context() {
   const ThreadState& state = thread_state();
-  if (state.context != nullptr && state.context->is_live(state.context_generation)) [[likely]]
-    return state.context;
-  const char* message = state.context == nullptr
+  if (state.context.is_live()) [[likely]]
+    return state.context.object;
+  const char* message = state.context.object == nullptr
                             ? "this thread has no current device; call aclrtSetDevice or aclrtSetCurrentContext first"
                             : "the context of this thread was destroyed; call aclrtSetDevice or aclrtSetCurrentContext";
   return Status(ACL_ERROR_RT_CONTEXT_NULL, message);
 }
 
-void set_current_context(Context* context) {
-  ThreadState& state = thread_state();
-  state.context = context;
-  state.context_generation = context == nullptr ? 0 : context->generation();
-}
+void set_current_context(const Ref<Context>& context) { thread_state().context = context; }
 
 Status check_may_wait() {
   if (!thread_state().in_host_callback) [[likely]]

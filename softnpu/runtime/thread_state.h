@@ -7,6 +7,7 @@
 
 #include "acl/acl_base.h"
 #include "acl/acl_mdl.h"
+#include "runtime/handle.h"
 #include "runtime/status.h"
 
 namespace softnpu {
@@ -17,17 +18,15 @@ class TaskQueue;
 
 // Only its own thread touches it. Made at the thread's first call, gone with the thread.
 struct ThreadState {
-  Context* context = nullptr;  // null, or no longer live: the thread has no current context
-  uint32_t context_generation = 0;
-  Stream* limits_stream = nullptr;  // aclrtUseStreamResInCurrentThread
-  uint32_t limits_generation = 0;
+  Ref<Context> context;       // not live: the thread has no current context
+  Ref<Stream> limits_stream;  // aclrtUseStreamResInCurrentThread
 
   std::string recent_error;  // what aclGetRecentErrMsg will hand out
   std::string handed_out;    // what it handed out last: valid until its next call
   aclError last_error = ACL_SUCCESS;
 
   bool in_host_callback = false;
-  const TaskQueue* works_for = nullptr;  // the queue whose worker this thread is
+  TaskQueue* works_for = nullptr;  // the queue whose worker this thread is
   aclmdlRICaptureMode capture_mode = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
   std::array<uintptr_t, 4> known_pages{1, 1, 1, 1};  // host pages that were found mapped (host_probe.h); 1 is none
   uint32_t next_known_page = 0;
@@ -37,7 +36,7 @@ ThreadState& thread_state();
 
 // The context that the calling thread set, or ACL_ERROR_RT_CONTEXT_NULL.
 Result<Context*> current_context();
-void set_current_context(Context* context);
+void set_current_context(const Ref<Context>& context);
 
 // Refuses what would wait for the device inside a host callback: the stream that runs the callback would wait for itself.
 Status check_may_wait();

@@ -221,6 +221,103 @@ TEST_F(TwoDevicesTest, ResettingOneDeviceLeavesTheOthersAlone) {
 
 // --- waiting and aborting -----------------------------------------------------------------------------------------------
 
+// Streams live in places that are used again: those who wait for a list of streams must not meet the next owner of a place.
+class ReusedPlaceTest : public TwoDevicesTest {
+ protected:
+  void SetUp() override {
+    TwoDevicesTest::SetUp();
+    ASSERT_ACL(aclrtCreateContext(&context_, 0));
+  }
+  // Another thread destroys `stream`; when that is over, it makes a stream on device 1 that gets its place.
+  std::thread replace(aclrtStream stream, aclrtStream* next, const Flag& done) {
+    int32_t number = -1;
+    EXPECT_ACL(aclrtStreamGetId(stream, &number));
+    return std::thread([=, context = context_] {
+      EXPECT_ACL(aclrtSetCurrentContext(context));
+      EXPECT_ACL(aclrtDestroyStream(stream));
+      EXPECT_ACL(aclrtSetDevice(1));
+      for (int count = 0; count < 100; ++count) {
+        EXPECT_ACL(aclrtCreateStream(next));
+        int32_t got = -1;
+        EXPECT_ACL(aclrtStreamGetId(*next, &got));
+        if (got == number) break;
+      }
+      done.set();
+    });
+  }
+
+  aclrtContext context_ = nullptr;
+};
+
+TEST_F(ReusedPlaceTest, DestroyingAContextLeavesStreamsOfOtherDevicesAlone) {
+  aclrtStream second = make_stream().release(), first = make_stream().release(), next = nullptr;
+  Gate first_gate(first), second_gate(second);
+  const Flag replaced;
+  std::thread replacer = replace(second, &next, replaced);
+  std::thread destroyer([&] { EXPECT_ACL(aclrtDestroyContext(context_)); });
+  EXPECT_TRUE(eventually([&] { return aclrtSetCurrentContext(context_) != ACL_SUCCESS; }));
+  std::this_thread::sleep_for(50ms);  // until the list of its streams was made; too short, the test cannot fail
+  second_gate.open();
+  EXPECT_TRUE(replaced.within(kPatience));
+  first_gate.open();
+  destroyer.join();
+  replacer.join();
+  ASSERT_ACL(aclrtSetDevice(1));
+  Stream owned(next);
+  EXPECT_TRUE(signal_when_run(owned).within(kPatience));
+  EXPECT_ACL(aclrtSynchronizeStream(owned));
+  EXPECT_ACL(aclrtDestroyStream(owned.release()));
+  EXPECT_ACL(aclrtResetDeviceForce(1));
+  ASSERT_ACL(aclrtSetDevice(0));
+  EXPECT_ACL(aclrtResetDevice(0));
+}
+
+TEST_F(ReusedPlaceTest, SynchronizingADeviceWaitsForNoOtherDevice) {
+  aclrtStream first = make_stream().release(), second = make_stream().release(), next = nullptr;
+  Gate first_gate(first), second_gate(second);
+  const Flag replaced, synchronized;
+  std::thread replacer = replace(second, &next, replaced);
+  std::thread waiter([&] {
+    EXPECT_ACL(aclrtSetCurrentContext(context_));
+    EXPECT_ACL(aclrtSynchronizeDevice());
+    synchronized.set();
+  });
+  std::this_thread::sleep_for(50ms);  // until the waiter has made its list; too short, the test cannot fail
+  second_gate.open();
+  EXPECT_TRUE(replaced.within(kPatience));
+  replacer.join();
+  ASSERT_ACL(aclrtSetDevice(1));
+  {
+    Gate held(next);
+    first_gate.open();
+    EXPECT_TRUE(synchronized.within(kPatience)) << "it waits for a stream of device 1";
+  }
+  waiter.join();
+  EXPECT_ACL(aclrtDestroyStream(next));
+  EXPECT_ACL(aclrtResetDeviceForce(1));
+  EXPECT_ACL(aclrtSetCurrentContext(context_));
+  EXPECT_ACL(aclrtDestroyContext(context_));
+  ASSERT_ACL(aclrtSetDevice(0));
+  EXPECT_ACL(aclrtResetDevice(0));
+}
+
+TEST_F(DeviceTest, SynchronizeDoesNotMindThatAnotherThreadDestroysItsStream) {
+  aclrtContext context = nullptr;
+  ASSERT_ACL(aclrtGetCurrentContext(&context));
+  for (int round = 0; round < 300 && !HasFailure(); ++round) {
+    aclrtStream stream = make_stream().release();
+    Gate gate(stream);
+    std::thread destroyer([&] {
+      EXPECT_ACL(aclrtSetCurrentContext(context));
+      EXPECT_ACL(aclrtDestroyStream(stream));
+    });
+    std::thread opener([&] { gate.open(); });
+    EXPECT_ACL(aclrtSynchronizeDevice());
+    opener.join();
+    destroyer.join();
+  }
+}
+
 TEST_F(DeviceTest, SynchronizeWaitsForAllStreams) {
   Stream first = make_stream(), second = make_stream();
   std::atomic<int> done{0};

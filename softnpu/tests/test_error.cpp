@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <string_view>
 #include <thread>
 
 #include "testing/acl_fixture.h"
@@ -360,6 +363,103 @@ TEST_F(ExceptionTest, NullUnregistersTheCallback) {
   ASSERT_ACL(launch(stream, failing_task("aclnnBroken")));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(stream));
   EXPECT_EQ(notice().count, 0);
+}
+
+// Tells a thread what to do while the callback of a failed task runs.
+class DuringExceptionTest : public ExceptionTest {
+ protected:
+  void SetUp() override {
+    ExceptionTest::SetUp();
+    const char* mode = std::getenv("SOFTNPU_LAUNCH");
+    if (mode != nullptr && std::string_view(mode) != "hybrid") GTEST_SKIP() << "a task has to run in the launching call";
+  }
+  // Makes a small task of `stream` fail; `act` runs on another thread while the callback waits for it.
+  static void fail_while(aclrtStream stream, std::function<void()> act) {
+    aclrtContext context = nullptr;
+    ASSERT_ACL(aclrtGetCurrentContext(&context));
+    action() = [context, act = std::move(act)] {
+      EXPECT_ACL(aclrtSetCurrentContext(context));
+      act();
+    };
+    ASSERT_ACL(aclrtSetExceptionInfoCallback([](aclrtExceptionInfo*) { std::thread(action()).join(); }));
+    Task task = failing_task("aclnnBroken");
+    task.cost = Task::kSmallCost;
+    ASSERT_ACL(launch(stream, std::move(task)));
+    ASSERT_ACL(aclrtSetExceptionInfoCallback(nullptr));
+  }
+
+ private:
+  static std::function<void()>& action() {
+    static auto* instance = new std::function<void()>;
+    return *instance;
+  }
+};
+
+TEST_F(DuringExceptionTest, TasksThatOtherThreadsPutBehindTheFailedOneAreSkipped) {
+  Stream stream = make_stream();
+  std::atomic<int> ran{0};
+  const auto count = [&](char*) { return ++ran, ACL_SUCCESS; };
+  fail_while(stream, [&] {
+    EXPECT_ACL(launch(stream, {.run = count, .cost = Task::kSmallCost}));
+    EXPECT_ACL(launch(stream, {.run = count}));
+  });
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(stream));
+  EXPECT_EQ(ran, 0);
+  EXPECT_ACL(launch(stream, {.run = count, .cost = Task::kSmallCost}));
+  EXPECT_ACL(aclrtSynchronizeStream(stream));
+  EXPECT_EQ(ran, 1);
+}
+
+TEST_F(DuringExceptionTest, StreamsThatWaitForTheFailedOneFail) {
+  Stream stream = make_stream(), waiter = make_stream();
+  Event event = make_event();
+  std::atomic<int> ran{0};
+  fail_while(stream, [&] {
+    EXPECT_ACL(aclrtRecordEvent(event, stream));
+    EXPECT_ACL(aclrtStreamWaitEvent(waiter, event));
+    EXPECT_ACL(launch(waiter, {.run = [&](char*) { return ++ran, ACL_SUCCESS; }, .cost = Task::kSmallCost}));
+  });
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(waiter));
+  EXPECT_EQ(ran, 0);
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(stream));
+}
+
+TEST_F(DuringExceptionTest, StreamThatGetsThePlaceOfTheFailedOneIsClean) {
+  Stream stream = make_stream(), next;
+  fail_while(stream, [&] {
+    EXPECT_ACL(aclrtDestroyStreamForce(stream.release()));
+    next = make_stream();
+  });
+  bool ran = false;
+  EXPECT_ACL(launch(next, {.run = [&](char*) { return ran = true, ACL_SUCCESS; }, .cost = Task::kSmallCost}));
+  EXPECT_ACL(aclrtSynchronizeStream(next));
+  EXPECT_TRUE(ran);
+}
+
+// The last task of a stream may fail when its context is gone, and the context's place taken.
+TEST_F(StopOnFailureTest, StopsNoOtherContextThatGotTheSamePlace) {
+  Context dying = make_context();
+  aclrtStream stream = make_stream().release();
+  ASSERT_ACL(aclrtSetStreamFailureMode(stream, ACL_STOP_ON_FAILURE));
+  const Flag entered, opened;
+  const auto run = [=](char*) {
+    entered.set();
+    EXPECT_TRUE(opened.within(kPatience));
+    return aclError(ACL_ERROR_RT_AICORE_EXCEPTION);
+  };
+  std::thread launcher([&, context = dying.get()] {  // where launches wait, this one waits for the task
+    EXPECT_ACL(aclrtSetCurrentContext(context));
+    EXPECT_ACL(launch(stream, {.run = run, .name = "aclnnBroken", .flags = SOFTNPU_TASK_ON_WORKER}));
+  });
+  ASSERT_TRUE(entered.within(kPatience));
+  ASSERT_ACL(aclrtDestroyStreamForce(stream));
+  ASSERT_ACL(aclrtDestroyContext(dying.release()));
+  Context next = make_context();
+  opened.set();
+  launcher.join();
+  EXPECT_TRUE(eventually([] { return live_tasks() == 0; }));
+  EXPECT_TRUE(signal_when_run(nullptr).within(kPatience));
+  EXPECT_ACL(aclrtSynchronizeDevice());
 }
 
 TEST_F(ExceptionTest, NothingIsKnownOfANullException) {

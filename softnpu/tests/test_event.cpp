@@ -468,6 +468,57 @@ TEST_F(EventTimeTest, TimeIsThatOfTheNewestRecord) {
   EXPECT_GE(elapsed, 4.0f) << "the time is that of an older record";
 }
 
+// Where launches wait, a record waits for its time stamp, and another thread's task comes behind it meanwhile.
+class ChildRecord : public EventTimeTest {};
+
+TEST_F(ChildRecord, IsFollowedByTheTaskOfAnotherThread) {
+  aclrtContext context = nullptr;
+  ASSERT_ACL(aclrtGetCurrentContext(&context));
+  Stream stream = make_stream();
+  Event event = make_event(kTimed);
+  const Flag entered, opened, recording, held;
+  const auto in_thread = [context](auto function) {
+    return std::thread([=] {
+      EXPECT_ACL(aclrtSetCurrentContext(context));
+      function();
+    });
+  };
+  std::thread gate = in_thread([&, handle = stream.get()] {
+    EXPECT_ACL(run_on(handle, [=] {
+      entered.set();
+      EXPECT_TRUE(opened.within(kPatience));
+    }));
+  });
+  ASSERT_TRUE(entered.within(kPatience));
+  std::thread recorder = in_thread([&, mark = event.get(), handle = stream.get()] {
+    recording.set();
+    EXPECT_ACL(aclrtRecordEvent(mark, handle));
+  });
+  ASSERT_TRUE(recording.within(kPatience));
+  std::this_thread::sleep_for(50ms);  // until it waits; too short, the test cannot fail
+  const Flag last;
+  std::thread other = in_thread([&, handle = stream.get()] {
+    last.set();
+    EXPECT_ACL(run_on(handle, [=] { EXPECT_TRUE(held.within(kPatience)); }));
+  });
+  ASSERT_TRUE(last.within(kPatience));
+  std::this_thread::sleep_for(50ms);
+  opened.set();
+  gate.join();
+  recorder.join();
+  uint64_t time = 0;
+  EXPECT_ACL(aclrtEventGetTimestamp(event, &time));
+  auto status = aclrtEventRecordedStatus(-1);
+  EXPECT_ACL(aclrtQueryEventStatus(event, &status));
+  EXPECT_EQ(status, ACL_EVENT_RECORDED_STATUS_COMPLETE) << "its mark is behind the task of another thread";
+  held.set();
+  other.join();
+}
+
+TEST_F(EventTimeTest, MarkIsThatOfTheRecordWhateverOtherThreadsLaunch) {
+  EXPECT_CHILD_PASSES("ChildRecord.*", {"SOFTNPU_LAUNCH=sync"});
+}
+
 TEST_F(EventTimeTest, PendingEventHasNoTimeYet) {
   Stream stream = make_stream();
   Event start = make_event(kTimed), end = make_event(kTimed);

@@ -11,27 +11,27 @@ namespace softnpu::api {
 Status aclrtCreateContext(aclrtContext* context, int32_t deviceId) {
   Result<Device*> device = find_device(deviceId);
   if (!device.ok()) return device.take_status();
-  Result<Context*> made = device.value()->create_context();
+  Result<Ref<Context>> made = device.value()->create_context();
   if (!made.ok()) return made.take_status();
   set_current_context(made.value());
-  *context = ContextPool::handle_of(*made.value());
+  *context = ContextPool::handle_of(made.value());
   return {};
 }
 
 Status aclrtDestroyContext(Context& context) {
   SOFTNPU_RETURN_IF_ERROR(check_may_wait());
-  return context.device().destroy_context(context);
+  return context.device().destroy_context(Ref<Context>(context));
 }
 
 Status aclrtSetCurrentContext(Context& context) {
-  set_current_context(&context);
+  set_current_context(Ref<Context>(context));
   return {};
 }
 
 Status aclrtGetCurrentContext(aclrtContext* context) {
   Result<Context*> current = current_context();
   if (!current.ok()) return current.take_status();
-  *context = ContextPool::handle_of(*current.value());
+  *context = ContextPool::handle_of(thread_state().context);
   return {};
 }
 

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "api.h"
@@ -62,7 +61,7 @@ constexpr SoftnpuTaskKind kOverflowKind = {.name = "aclrtGetOverflowStatus",
 Status aclrtSetDevice(int32_t deviceId) {
   Result<Device*> device = find_device(deviceId);
   if (!device.ok()) return device.take_status();
-  Result<Context*> context = device.value()->retain_primary();
+  Result<Ref<Context>> context = device.value()->retain_primary();
   if (!context.ok()) return context.take_status();
   set_current_context(context.value());
   return {};
@@ -98,11 +97,7 @@ Status aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo* uti
   Result<Device*> found = find_device(deviceId);
   if (!found.ok()) return found.take_status();
   const Device& device = *found.value();
-  const std::vector<Context*> contexts = device.contexts();
-  const bool is_busy = std::any_of(contexts.begin(), contexts.end(), [](const Context* context) {
-    const std::vector<Stream*> streams = context->streams();
-    return std::any_of(streams.begin(), streams.end(), [](Stream* stream) { return stream->queue().busy(); });
-  });
+  const bool is_busy = device.is_busy();
   const Usage usage = ledger().usage(device.host_number());
   utilizationInfo->cubeUtilization = is_busy ? 100 : 0;
   utilizationInfo->vectorUtilization = is_busy ? 100 : 0;

@@ -33,8 +33,7 @@ Result<aclrtEvent> create_event(Event::Family family, uint32_t flags, IpcEvent::
   if (event == nullptr) return Status(ACL_ERROR_RT_NO_EVENT_RESOURCE, "the process has too many events; destroy some");
   event->open(family, flags);
   event->attach(std::move(shared));
-  event_pool().publish(*event);
-  return EventPool::handle_of(*event);
+  return EventPool::handle_of(event_pool().publish(*event));
 }
 
 Status store(Result<aclrtEvent> made, aclrtEvent* event) {
@@ -125,8 +124,7 @@ Status aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flag) {
 }
 
 Status aclrtDestroyEvent(Event& event) {
-  const uint32_t generation = event.generation();
-  if (!(generation & 1) || !event_pool().withdraw(event, generation)) {
+  if (!event_pool().withdraw(Ref<Event>(event))) {
     return {ACL_ERROR_RT_INVALID_HANDLE, "the event is being destroyed by another thread"};
   }
   event.close();

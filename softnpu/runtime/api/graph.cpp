@@ -32,9 +32,9 @@ Status aclmdlRICaptureGetInfo(Stream& stream, aclmdlRICaptureStatus* status, acl
 
 Status aclmdlRICaptureEnd(Stream& stream, aclmdlRI* modelRI) {
   *modelRI = nullptr;
-  Result<GraphSlot*> graph = captures().end(stream);
+  Result<Ref<GraphSlot>> graph = captures().end(stream);
   if (!graph.ok()) return graph.take_status();
-  *modelRI = GraphPool::handle_of(*graph.value());
+  *modelRI = GraphPool::handle_of(graph.value());
   return {};
 }
 
@@ -61,11 +61,11 @@ Status aclmdlRIExecute(GraphSlot& modelRI, int32_t timeout) {
 }
 
 Status aclmdlRIDestroy(GraphSlot& modelRI) {
-  const uint32_t generation = modelRI.generation();
+  const Ref<GraphSlot> graph(modelRI);
   if (modelRI.is_captured.load(std::memory_order_acquire)) {
     return {ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured; call aclmdlRICaptureEnd first"};
   }
-  if (!(generation & 1) || !graph_pool().withdraw(modelRI, generation)) {
+  if (!graph_pool().withdraw(graph)) {
     return {ACL_ERROR_RT_INVALID_HANDLE, "the graph is being destroyed by another thread"};
   }
   captures().drop_groups(modelRI);
@@ -94,9 +94,9 @@ Status aclmdlRIDebugJsonPrint(GraphSlot& modelRI, const char* path, uint32_t /*f
 Status aclmdlRICaptureTaskGrpBegin(Stream& stream) { return captures().group_begin(stream); }
 
 Status aclmdlRICaptureTaskGrpEnd(Stream& stream, aclrtTaskGrp* handle) {
-  Result<TaskGroup*> group = captures().group_end(stream);
+  Result<Ref<TaskGroup>> group = captures().group_end(stream);
   if (!group.ok()) return group.take_status();
-  *handle = TaskGroupPool::handle_of(*group.value());
+  *handle = TaskGroupPool::handle_of(group.value());
   return {};
 }
 

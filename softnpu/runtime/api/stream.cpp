@@ -34,21 +34,21 @@ Status aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint3
     return {ACL_ERROR_RT_PARAM_INVALID, text("priority ", priority, " is not 0 (highest) to ", kLowestPriority)};
   if (flag & ~kKnownFlags)
     return {ACL_ERROR_RT_PARAM_INVALID, text("flag ", flag, " has unknown bits; ACL_STREAM_* lists the known ones")};
-  Result<Stream*> made = context.value()->create_stream(priority);
+  Result<Ref<Stream>> made = context.value()->create_stream(priority);
   if (!made.ok()) return made.take_status();
-  *stream = StreamPool::handle_of(*made.value());
+  *stream = StreamPool::handle_of(made.value());
   return {};
 }
 
 Status aclrtDestroyStream(Stream& stream) {
   SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   SOFTNPU_RETURN_IF_ERROR(check_not_default(stream));
-  return stream.context().destroy_stream(stream, /*wait=*/true);
+  return stream.context().destroy_stream(Ref<Stream>(stream), /*wait=*/true);
 }
 
 Status aclrtDestroyStreamForce(Stream& stream) {
   SOFTNPU_RETURN_IF_ERROR(check_not_default(stream));
-  return stream.context().destroy_stream(stream, /*wait=*/false);
+  return stream.context().destroy_stream(Ref<Stream>(stream), /*wait=*/false);
 }
 
 Status aclrtSynchronizeStream(Stream& stream) { return stream.synchronize(Deadline::never()); }
@@ -153,16 +153,15 @@ Status aclrtResetStreamResLimit(Stream& stream) {
 }
 
 Status aclrtUseStreamResInCurrentThread(Stream& stream) {
-  ThreadState& state = thread_state();
-  state.limits_stream = &stream;
-  state.limits_generation = stream.generation();
+  thread_state().limits_stream = Ref<Stream>(stream);
   return {};
 }
 
 Status aclrtUnuseStreamResInCurrentThread(Stream& stream) {
   ThreadState& state = thread_state();
-  if (state.limits_stream != &stream) return {ACL_ERROR_RT_PARAM_INVALID, "this thread does not use the limits of that stream"};
-  state.limits_stream = nullptr;
+  if (state.limits_stream.object != &stream)
+    return {ACL_ERROR_RT_PARAM_INVALID, "this thread does not use the limits of that stream"};
+  state.limits_stream = {};
   return {};
 }
 
@@ -171,8 +170,8 @@ Status aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t* value) {
   if (!context.ok()) return context.take_status();
   SOFTNPU_RETURN_IF_ERROR(check_core_kind(type));
   const ThreadState& state = thread_state();
-  const bool uses_stream = state.limits_stream != nullptr && state.limits_stream->is_live(state.limits_generation);
-  const CoreLimits& limits = uses_stream ? state.limits_stream->core_limits : context.value()->device().core_limits;
+  const CoreLimits& limits =
+      state.limits_stream.is_live() ? state.limits_stream->core_limits : context.value()->device().core_limits;
   *value = limits[type].load(std::memory_order_relaxed);
   return {};
 }
