@@ -67,13 +67,20 @@ struct Range {
 
 inline void* pointer(uintptr_t number) { return reinterpret_cast<void*>(number); }
 
-// Used by one thread. The primary context of device 0 is the test's own and stays.
+// The devices that a thread has to itself. The test keeps the first one, which is current, alive; the second one is reset.
+struct FuzzDevices {
+  int32_t home = 0;
+  int32_t other = 1;
+};
+
+// Used by one thread; several may run at once, on devices of their own.
 class FuzzWorld {
  protected:
-  explicit FuzzWorld(uint64_t seed) : random_(static_cast<uint32_t>(seed * 2654435761U + 1)) {
+  FuzzWorld(uint64_t seed, FuzzDevices devices)
+      : random_(static_cast<uint32_t>(seed * 2654435761U + 1)), devices_{devices.home, devices.other} {
     void* primary = nullptr;
     EXPECT_ACL(aclrtGetCurrentContext(&primary));
-    contexts_.push_back({primary, 0, true});
+    contexts_.push_back({primary, devices_[0], true});
     current_ = primary;
     host_.resize(2 * kHostBytes + kPage);
   }
@@ -243,7 +250,7 @@ class FuzzWorld {
   // Makes the thread's current context one that is gone.
   void lose_context() {
     void* made = nullptr;
-    EXPECT_ACL(aclrtCreateContext(&made, 0));
+    EXPECT_ACL(aclrtCreateContext(&made, devices_[0]));
     EXPECT_ACL(aclrtDestroyContext(made));
   }
 
@@ -251,10 +258,11 @@ class FuzzWorld {
   void* registrable() { return pointer((reinterpret_cast<uintptr_t>(host_.data()) + kHostBytes + kPage - 1) / kPage * kPage); }
 
   std::minstd_rand random_;
+  int32_t devices_[2];
   std::ostringstream calls_;
   std::vector<ContextModel> contexts_;  // the first one is the test's own
   void* current_ = nullptr;             // null: the thread's context was destroyed
-  int retains_[2] = {0, 0};             // aclrtSetDevice calls of this sequence
+  int retains_[2] = {0, 0};             // aclrtSetDevice calls of this sequence, by index of devices_
   std::vector<StreamModel> streams_;
   std::vector<EventModel> events_;
   std::vector<void*> destroyed_;        // handles of any kind
