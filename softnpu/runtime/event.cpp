@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <mutex>
 #include <thread>
 
@@ -40,7 +38,7 @@ aclError finish_shared_wait(void* payload, char* message) {
   const auto& task = *static_cast<SharedRecord*>(payload);
   if (task.event->reached(task.record)) return ACL_SUCCESS;
   const Status loss = task.event->loss_of(task.record);
-  std::snprintf(message, SOFTNPU_TASK_MESSAGE, "%s", loss.message().c_str());
+  write_message(message, loss.message());
   return loss.code();
 }
 
