@@ -196,3 +196,36 @@ def test_a_wait_that_a_capture_refuses_does_not_speak_of_an_operator(wait):
             graph.capture_end()
     assert "launched earlier" not in str(caught.value)
     assert "TORCH_NPU_DEBUG" not in str(caught.value)
+
+
+def test_a_replay_that_fails_does_not_wait_for_a_thread_that_seeds(child):
+    """It asks Python for the line; a thread that seeds holds Python's lock while it waits for the generator."""
+    done = child(
+        """
+        import sys, threading, torch
+        from torch_npu import softnpu
+        sys.setswitchinterval(1e-6)
+        graph, x = torch.npu.NPUGraph(), torch.zeros(4, device="npu")
+        with torch.npu.graph(graph):
+            x.uniform_()
+        torch.npu.synchronize()
+        over = threading.Event()
+        def seed():
+            while not over.is_set():
+                torch.npu.manual_seed(1)
+        thread = threading.Thread(target=seed)
+        thread.start()
+        failures = 0
+        with softnpu.faults("copy:1+"):
+            for _ in range(300):
+                graph.replay()
+                try:
+                    torch.npu.synchronize()
+                except RuntimeError:
+                    failures += 1
+        over.set()
+        thread.join()
+        print(failures)
+        """
+    )
+    assert done.stdout == "300\n", done.stdout + done.stderr

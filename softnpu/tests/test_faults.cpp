@@ -105,6 +105,44 @@ TEST_F(FaultsTest, PinnedMemoryIsCountedByItself) {
   EXPECT_ACL(allocate_host());
 }
 
+TEST_F(FaultsTest, AFailureNamesDeviceStreamAndTaskAndWhereItWasLaunchedIfThatIsKnown) {
+  static const auto set_origin = reinterpret_cast<decltype(&softnpuSetOrigin)>(dlsym(RTLD_DEFAULT, "softnpuSetOrigin"));
+  static int asked;
+  const auto origin = [](char* text, size_t bytes) {
+    ++asked;
+    return std::snprintf(text, bytes, "train.py:12 in step");
+  };
+  Stream stream = make_stream();
+  int32_t id = 0;
+  ASSERT_ACL(aclrtStreamGetId(stream, &id));
+  const auto failure = [&](uint64_t cost) {
+    set("launch:2");
+    asked = 0;
+    for (int i = 0; i < 2; ++i) EXPECT_ACL(launch(stream, {.run = [](char*) { return aclError(ACL_SUCCESS); }, .cost = cost}));
+    EXPECT_ACL_ERROR(kBrokenKernel, aclrtSynchronizeStream(stream));
+    return recent_error();
+  };
+  const std::string place = "'launch:2' (device 0, stream " + std::to_string(id) + ", task ";
+
+  set_origin(origin, SOFTNPU_ORIGIN_FAILURES);
+  const std::string small = failure(Task::kSmallCost);
+  EXPECT_NE(small.find(place), std::string::npos) << small;
+  if (asked > 0) {  // else SOFTNPU_LAUNCH has the task run by another thread
+    EXPECT_EQ(asked, 1) << "a task that does not fail asks nobody";
+    EXPECT_NE(small.find(", launched from train.py:12 in step)"), std::string::npos) << small;
+  }
+
+  set_origin(origin, SOFTNPU_ORIGIN_RACES);
+  const std::string unwanted = failure(Task::kSmallCost);
+  EXPECT_NE(unwanted.find(place), std::string::npos) << unwanted;
+  EXPECT_EQ(unwanted.find("launched from"), std::string::npos) << unwanted;
+
+  set_origin(nullptr, 0);
+  const std::string large = failure(Task::kLargeCost);
+  EXPECT_NE(large.find(place), std::string::npos) << large;
+  EXPECT_EQ(large.find("launched from"), std::string::npos) << large;
+}
+
 TEST_F(FaultsTest, ATaskFailsWhenItRunsUnderItsOwnName) {
   for (const uint64_t cost : {Task::kSmallCost, Task::kLargeCost}) {
     Stream stream = make_stream();
