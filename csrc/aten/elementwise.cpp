@@ -173,12 +173,19 @@ at::Tensor& addmm_activation_out(const at::Tensor& self, const at::Tensor& mat1,
 
 at::Tensor rsub(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) { return at::sub(other, self, alpha); }
 
+// A number as a tensor beside `self` that promotes as numbers do.
+at::Tensor number_beside(const at::Tensor& self, const at::Scalar& number) {
+  at::Tensor tensor = c10::scalar_to_tensor(number).to(self.device());
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
 at::Tensor add_relu_scalar(const at::Tensor& self, const at::Scalar& other, const at::Scalar& alpha) {
-  return at::_add_relu(self, c10::scalar_to_tensor(other), alpha);
+  return at::_add_relu(self, number_beside(self, other), alpha);
 }
 
 at::Tensor& add_relu_scalar_inplace(at::Tensor& self, const at::Scalar& other, const at::Scalar& alpha) {
-  return at::_add_relu_(self, c10::scalar_to_tensor(other), alpha);
+  return at::_add_relu_(self, number_beside(self, other), alpha);
 }
 
 // Only a number that is none differs from itself.

@@ -64,8 +64,9 @@ at::Tensor bucketize_scalar(const at::Scalar& self, const at::Tensor& boundaries
 
 at::Tensor& isin_scalar_out(const at::Scalar& element, const at::Tensor& others, bool assume_unique, bool invert,
                             at::Tensor& out) {
-  TORCH_CHECK(!others.is_complex() && others.scalar_type() != at::kBool,
-              "Unsupported input type encountered for isin(): ", others.scalar_type());
+  for (const at::ScalarType dtype : {element.type(), others.scalar_type()}) {
+    TORCH_CHECK(!at::isComplexType(dtype) && dtype != at::kBool, "Unsupported input type encountered for isin(): ", dtype);
+  }
   const DeviceScope scope(others);
   prepare_output(out, sized({}, others.options().dtype(at::kBool)));
   call::aclnnSoftIsIn(as_tensor(element, others), others, assume_unique, invert, out);

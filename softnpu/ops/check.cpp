@@ -5,6 +5,10 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string_view>
 #include <vector>
 
 #include "ops/alias.h"
@@ -12,6 +16,37 @@
 
 namespace softnpu::ops {
 namespace {
+
+// The largest number of a type; infinity for bool, which takes any number as its truth.
+double largest_of(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kHalf:
+    case at::kComplexHalf:
+      return double(std::numeric_limits<at::Half>::max());
+    case at::kBFloat16:
+      return double(std::numeric_limits<at::BFloat16>::max());
+    case at::kFloat:
+    case at::kComplexFloat:
+      return double(std::numeric_limits<float>::max());
+    case at::kChar:
+      return double(std::numeric_limits<int8_t>::max());
+    case at::kByte:
+      return double(std::numeric_limits<uint8_t>::max());
+    case at::kShort:
+      return double(std::numeric_limits<int16_t>::max());
+    case at::kInt:
+      return double(std::numeric_limits<int32_t>::max());
+    case at::kLong:
+      return 0x1p62;  // exact; what is larger is tried
+    case at::kDouble:
+    case at::kComplexDouble:
+      return std::numeric_limits<double>::max();
+    case at::kBool:
+      return std::numeric_limits<double>::infinity();
+    default:
+      return 0;  // rare types: tried
+  }
+}
 
 std::string shape_text(const TensorView& view) { return text(at::IntArrayRef(view.sizes, size_t(view.ndim))); }
 
@@ -123,25 +158,88 @@ bool has_rare_type(const Executor& executor) {
   return std::ranges::any_of(executor.views, [](const TensorView& view) { return is_rare(view.dtype); });
 }
 
-// Runs the kernel once on tensors of its own. Only the lack of a type is a refusal: these values may be wrong for the kernel.
-Status try_kernel(const Executor& executor) {
+// Enough to meet every loop of a kernel, and cheap.
+constexpr int64_t kTrialSize = 2;
+
+// Equal sizes stay equal, so that what fits together still does.
+std::vector<int64_t> trial_sizes(const TensorView& view, bool whole) {
+  std::vector<int64_t> sizes(view.sizes, view.sizes + view.ndim);
+  if (!whole) {
+    for (int64_t& size : sizes) size = std::min(size, kTrialSize);
+  }
+  return sizes;
+}
+
+std::vector<at::Tensor> trial_tensors(const Executor& executor, bool whole, bool all_ones) {
+  std::vector<at::Tensor> tensors;
+  for (const TensorView& view : executor.views) {
+    if (view.dtype == ACL_DT_UNDEFINED) {
+      tensors.emplace_back();
+      continue;
+    }
+    const std::vector<int64_t> sizes = trial_sizes(view, whole);
+    const at::ScalarType dtype = scalar_type_of(view.dtype);
+    tensors.push_back(all_ones || is_rare(view.dtype) ? at::ones(sizes, dtype) : at::zeros(sizes, dtype));
+  }
+  return tensors;
+}
+
+// What the kernel says on tensors of its own, empty if it is content.
+std::string trial_message(const Executor& executor, bool whole, bool all_ones) {
   try {
     const KernelScope scope;
-    std::vector<at::Tensor> tensors;
-    for (const TensorView& view : executor.views) {
-      const at::IntArrayRef sizes(view.sizes, size_t(view.ndim));
-      tensors.push_back(view.dtype == ACL_DT_UNDEFINED ? at::Tensor()
-                        : is_rare(view.dtype)          ? at::ones(sizes, scalar_type_of(view.dtype))
-                                                       : at::zeros(sizes, scalar_type_of(view.dtype)));
-    }
+    std::vector<at::Tensor> tensors = trial_tensors(executor, whole, all_ones);
     executor.operation->run(Arguments(executor, tensors.data()));
+    return {};
   } catch (const std::exception& error) {
-    const std::string message = plain_message(error);
-    for (const char* words : {"not implemented for", "not supported", "Unsupported dtype"}) {
-      if (message.find(words) == std::string::npos) continue;
-      return {ACLNN_ERR_PARAM_INVALID, text(describe_arguments(executor), ": ", message)};
-    }
+    return plain_message(error);
   }
+}
+
+bool contains_any(const std::string& message, std::initializer_list<const char*> words) {
+  return std::ranges::any_of(words, [&](const char* word) { return message.find(word) != std::string::npos; });
+}
+
+// Runs the kernel once. Only the lack of a type and a number that does not fit are refusals: the values of these tensors may be
+// wrong for the kernel. Zeros are valid indices; ones tell a division by a Scalar of 0 from one by the tensor.
+Status try_kernel(const Executor& executor, bool whole) {
+  std::string message = trial_message(executor, whole, /*all_ones=*/false);
+  if (contains_any(message, {"ZeroDivisionError"})) message = trial_message(executor, whole, /*all_ones=*/true);
+  if (!contains_any(message, {"not implemented for", "not supported", "Unsupported dtype", "without overflow",
+                              "ZeroDivisionError", "can't be cast to the desired output type"})) {
+    return {};
+  }
+  return {ACLNN_ERR_PARAM_INVALID, text(describe_arguments(executor), ": ", message)};
+}
+
+// A range computes its size from its numbers: a trial of another size says nothing.
+bool makes_range(const Operation& operation) {
+  const std::string_view name = operation.task.name;
+  return name == "aclnnArange" || name == "aclnnRange";
+}
+
+bool takes_numbers(const Executor& executor) {
+  return !executor.scalars.empty() && !executor.operation->sync && !makes_range(*executor.operation);
+}
+
+// What the kernel's answer depends on beside shapes; a division refuses a Scalar of 0.
+uint64_t hash_of_types(const Executor& executor) {
+  detail::Hash hash(~reinterpret_cast<uintptr_t>(executor.operation));
+  for (const TensorView& view : executor.views) hash.add(uint64_t(view.dtype), uint64_t(view.numel == 0));
+  for (const at::Scalar& scalar : executor.scalars) {
+    const bool is_zero = scalar.isIntegral(/*includeBool=*/true) && detail::bits_of(scalar) == 0;
+    hash.add(uint64_t(scalar.type()), uint64_t(is_zero));
+  }
+  for (const Executor::Value& value : executor.values) hash.add(uint64_t(value.integer), 0);
+  hash.add(executor.absent_scalars, detail::has_unusual_number(executor) ? detail::hash_of_values(executor) : 0);
+  return hash.value();
+}
+
+Status try_numbers(const Executor& executor) {
+  const uint64_t hash = hash_of_types(executor);
+  if (detail::slot_of(hash).load(std::memory_order_relaxed) == hash) return {};
+  SOFTNPU_RETURN_IF_ERROR(try_kernel(executor, /*whole=*/false));
+  detail::slot_of(hash).store(hash, std::memory_order_relaxed);
   return {};
 }
 
@@ -154,6 +252,27 @@ bool is_remembered(const Executor& executor) {
 
 constinit std::array<std::atomic<uint64_t>, detail::kRemembered> detail::remembered{};
 
+bool detail::fits_tensors(const at::Scalar& scalar, const Executor& executor) {
+  const c10::complex<double> number = scalar.toComplexDouble();
+  const double value = std::max(std::abs(number.real()), std::abs(number.imag()));
+  const bool finite = std::isfinite(number.real()) && std::isfinite(number.imag());
+  return std::ranges::all_of(executor.views, [&](const TensorView& view) {
+    if (view.dtype == ACL_DT_UNDEFINED) return true;
+    const at::ScalarType dtype = scalar_type_of(view.dtype);
+    if (scalar.isComplex() && !at::isComplexType(dtype)) return false;
+    return finite ? value <= largest_of(dtype) : !at::isIntegralType(dtype, /*includeBool=*/false);
+  });
+}
+
+uint64_t detail::hash_of_values(const Executor& executor) {
+  Hash hash(executor.scalars.size());
+  for (const at::Scalar& scalar : executor.scalars) {
+    const c10::complex<double> value = scalar.toComplexDouble();
+    hash.add(std::bit_cast<uint64_t>(value.real()), std::bit_cast<uint64_t>(value.imag()));
+  }
+  return hash.value();
+}
+
 Status check_arguments(const Executor& executor) {
   const bool rare = has_rare_type(executor);
   if (rare ? is_remembered(executor) : passed_before(executor)) [[likely]]
@@ -161,7 +280,8 @@ Status check_arguments(const Executor& executor) {
   SOFTNPU_RETURN_IF_ERROR(check_dtype(executor));
   SOFTNPU_RETURN_IF_ERROR(check_rule(executor));
   SOFTNPU_RETURN_IF_ERROR(ask_meta(executor));
-  if (rare) SOFTNPU_RETURN_IF_ERROR(try_kernel(executor));
+  if (rare) SOFTNPU_RETURN_IF_ERROR(try_kernel(executor, /*whole=*/true));
+  if (takes_numbers(executor)) SOFTNPU_RETURN_IF_ERROR(try_numbers(executor));
   const uint64_t hash = detail::hash_of(executor);
   detail::slot_of(hash).store(hash, std::memory_order_relaxed);
   return {};

@@ -1,8 +1,9 @@
-// What phase one refuses beyond null: data types and shapes that the kernel cannot take.
+// What phase one refuses beyond null: data types, shapes and numbers that the kernel cannot take.
 //
 // Shapes and types that passed are remembered by their hash, so that a call like an earlier one costs some nanoseconds. ATen's
-// structured operators are asked themselves, through their meta functions; where a tensor has a rare type, the kernel is tried on
-// other memory, so that the call itself says what the kernel lacks.
+// structured operators are asked themselves, through their meta functions. Where a tensor has a rare type, where an operator
+// meets a combination of types for the first time, and where a Scalar does not fit the types of the tensors, the kernel is tried
+// on other memory, so that the call itself says what the kernel lacks.
 #pragma once
 
 #include <array>
@@ -42,6 +43,32 @@ inline uint64_t bits_of(const at::Scalar& integer) {
   return integer.isUnsigned() ? integer.toUInt64() : uint64_t(integer.toLong());
 }
 
+// Whether a tensor of any type can hold the number: the usual case, which costs a comparison.
+inline bool fits_everywhere(const at::Scalar& scalar) {
+  constexpr int64_t kLargest = 127;
+  if (scalar.isFloatingPoint()) {
+    const double value = scalar.toDouble();
+    return value >= -double(kLargest) && value <= double(kLargest);
+  }
+  if (scalar.isComplex()) return false;
+  if (scalar.isUnsigned()) return scalar.toUInt64() <= uint64_t(kLargest);
+  return scalar.isBoolean() || uint64_t(scalar.toLong()) + uint64_t(kLargest) <= uint64_t(2 * kLargest);
+}
+
+// Whether the tensors of a call can hold a number that does not fit everywhere.
+bool fits_tensors(const at::Scalar& scalar, const Executor& executor);
+
+// Whether the values of the Scalars matter for the kernel's answer, not only their types.
+inline bool has_unusual_number(const Executor& executor) {
+  for (const at::Scalar& scalar : executor.scalars) {
+    if (!fits_everywhere(scalar) && !fits_tensors(scalar, executor)) [[unlikely]]
+      return true;
+  }
+  return false;
+}
+
+uint64_t hash_of_values(const Executor& executor);
+
 [[gnu::always_inline]] inline uint64_t hash_of(const Executor& executor) {
   Hash hash(reinterpret_cast<uintptr_t>(executor.operation));
   for (const TensorView& view : executor.views) hash.add(uint64_t(view.dtype) << 8 | unsigned(view.ndim), uint64_t(view.numel));
@@ -55,6 +82,8 @@ inline uint64_t bits_of(const at::Scalar& integer) {
   }
   for (const Executor::Value& value : executor.values) hash.add(uint64_t(value.integer), 0);
   for (const Executor::Slice& slice : executor.slices) hash.add(slice.count, slice.present);
+  if (has_unusual_number(executor)) [[unlikely]]
+    hash.add(hash_of_values(executor), 1);
   return hash.value();
 }
 
@@ -63,7 +92,8 @@ inline uint64_t bits_of(const at::Scalar& integer) {
 // Whether a call with such arguments has passed check_arguments(); false may also mean that nobody remembers.
 [[gnu::always_inline]] inline bool passed_before(const Executor& executor) {
   const Operation& operation = *executor.operation;
-  if (operation.meta == nullptr && operation.dtypes == 0 && operation.shapes == ShapeRule::kNone) return true;
+  const bool unchecked = operation.meta == nullptr && operation.dtypes == 0 && operation.shapes == ShapeRule::kNone;
+  if (unchecked && !detail::has_unusual_number(executor)) return true;
   const uint64_t hash = detail::hash_of(executor);
   return detail::slot_of(hash).load(std::memory_order_relaxed) == hash;
 }

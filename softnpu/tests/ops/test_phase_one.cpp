@@ -1,6 +1,9 @@
 // What phase one refuses, and how it says so: the argument and the reason.
+#include <cmath>
+
 #include "aclnnop/aclnn_add.h"
 #include "aclnnop/aclnn_cat.h"
+#include "aclnnop/aclnn_fill_scalar.h"
 #include "aclnnop/aclnn_mm.h"
 #include "aclnnop/aclnn_softmax.h"
 #include "ops/operands.h"
@@ -69,6 +72,21 @@ TEST_F(PhaseOne, CallThatPassedBeforeDoesNotExcuseAnother) {
     EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, CALL(aclnnAdd, stream, a, wide, one, out));
   }
   EXPECT_ACL(aclrtSynchronizeStream(stream));
+}
+
+TEST_F(PhaseOne, NumbersThatDoNotFitAreRefused) {
+  const TensorObject integers = describe(out.address(), {2, 3}, ACL_INT32);
+  const TensorObject large = describe(out.address(), {6}, ACL_INT32);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_ACL(CALL(aclnnInplaceFillScalar, stream, integers, scalar(2e9)));
+    EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, CALL(aclnnInplaceFillScalar, stream, integers, scalar(3e9)));
+    EXPECT_RECENT_ERROR("selfRef: int32[2, 3], value: 3e+09: value cannot be converted to type int without overflow");
+    EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, CALL(aclnnInplaceFillScalar, stream, large, scalar(HUGE_VAL)));
+    EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, CALL(aclnnAdd, stream, a, b, scalar(1e300), out));
+    EXPECT_RECENT_ERROR("without overflow");
+    EXPECT_ACL(CALL(aclnnAdd, stream, a, b, scalar(HUGE_VAL), out));
+  }
+  EXPECT_ACL(aclrtSynchronizeStream(stream)) << "a refused call ran";
 }
 
 TEST_F(PhaseOne, MemoryThatKernelsCannotReachIsRefused) {
