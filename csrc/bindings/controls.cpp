@@ -54,6 +54,8 @@ void bind_controls(py::module_& module) {
   module.def("_npu_overflow_is_infinite", overflow_is_infinite);
   module.def("_npu_overflow_flag", overflow_flag, ReleaseGil());
   module.def("_npu_clear_overflow_flag", clear_overflow_flag);
+  module.def("_npu_clear_overflow_flags", clear_overflow_flags);
+  module.def("_npu_read_overflow_status", [](uintptr_t memory) { read_overflow_status(reinterpret_cast<void*>(memory)); });
   module.def("_npu_damaged_memory", [](int64_t device) { return damaged_memory(checked_device(device)); });
   module.def("_npu_set_op_timeout", set_op_timeout);
   module.def("_npu_sleep", sleep_on_stream, ReleaseGil());

@@ -78,19 +78,30 @@ bool overflow_is_infinite() {
 }
 
 bool overflow_flag() {
-  constexpr size_t kBytes = 64;
+  const at::DataPtr memory = allocate_workspace(kOverflowStatusBytes);
+  read_overflow_status(memory.get());
+  getCurrentNPUStream().synchronize();
+  std::array<char, kOverflowStatusBytes> status{};
+  ACL_CALL(aclrtMemcpy, status.data(), status.size(), memory.get(), status.size(), ACL_MEMCPY_DEVICE_TO_HOST);
+  return status != std::array<char, kOverflowStatusBytes>{};
+}
+
+void read_overflow_status(void* memory) {
   const NPUStream stream = getCurrentNPUStream();
-  const at::DataPtr memory = allocate_workspace(kBytes);
-  ACL_CALL(aclrtGetOverflowStatus, memory.get(), kBytes, stream.stream());
-  stream.synchronize();
-  std::array<char, kBytes> status{};
-  ACL_CALL(aclrtMemcpy, status.data(), kBytes, memory.get(), kBytes, ACL_MEMCPY_DEVICE_TO_HOST);
-  return status != std::array<char, kBytes>{};
+  ACL_CALL(aclrtGetOverflowStatus, memory, kOverflowStatusBytes, stream.stream());
 }
 
 void clear_overflow_flag() {
   const NPUStream stream = getCurrentNPUStream();
   ACL_CALL(aclrtResetOverflowStatus, stream.stream());
+}
+
+void clear_overflow_flags() {
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    if (!has_context(device)) continue;
+    const BoundDevice bound(device);
+    clear_overflow_flag();
+  }
 }
 
 size_t damaged_memory(c10::DeviceIndex device) {

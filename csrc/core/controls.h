@@ -35,7 +35,13 @@ C10_EXPORT bool has_bf16();
 // Whether a result that is too large becomes infinite; if not it becomes the largest number, and a flag of the device is set.
 C10_EXPORT bool overflow_is_infinite();
 C10_EXPORT bool overflow_flag();
+// Writes the flag of the current device, in the order of its current stream: kOverflowStatusBytes of device memory, which are not
+// all 0 if it is set. The first byte is then not 0.
+inline constexpr size_t kOverflowStatusBytes = 64;
+C10_EXPORT void read_overflow_status(void* memory);
+// In the order of the current stream: of the current device, or of every device in use.
 C10_EXPORT void clear_overflow_flag();
+C10_EXPORT void clear_overflow_flags();
 
 // How many ranges of memory the device reports as damaged.
 C10_EXPORT size_t damaged_memory(c10::DeviceIndex device);

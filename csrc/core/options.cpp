@@ -114,11 +114,12 @@ constexpr std::array kSettings = {
     Setting{
         {"TASK_QUEUE_ENABLE", "0, 1 or 2", "1", "0: the same as ASCEND_LAUNCH_BLOCKING=1; 1 and 2: operators run asynchronously"},
         parse_queue_level},
-    Setting{
-        {"INF_NAN_MODE_ENABLE", "0 or 1", "1",
-         "0, together with INF_NAN_MODE_FORCE_DISABLE=1: infinity and NaN of float16 become 65504 and 0; alone an error of the "
-         "first use of a chip that has infinity and NaN, and without effect on one that has not"},
-        [](std::string_view value, Options& o) { return parse_switch(value, o.inf_nan); }},
+    Setting{{"INF_NAN_MODE_ENABLE", "0 or 1", "1",
+             "0, together with INF_NAN_MODE_FORCE_DISABLE=1: infinity and NaN become the largest number and 0, and an overflow "
+             "sets the "
+             "device's flag; alone an error of the "
+             "first use of a chip that has infinity and NaN, and without effect on one that has not"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.inf_nan); }},
     Setting{{"INF_NAN_MODE_FORCE_DISABLE", "0 or 1", "0", "1: INF_NAN_MODE_ENABLE=0 is allowed"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.may_saturate); }},
     Setting{{"ACL_DEVICE_SYNC_TIMEOUT", "seconds, a whole number of at least 1", "no limit",

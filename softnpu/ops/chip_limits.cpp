@@ -1,8 +1,11 @@
 #include "ops/chip_limits.h"
 
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/nan_to_num.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -11,11 +14,24 @@
 namespace softnpu::ops {
 namespace {
 
-constexpr double kLargestHalf = 65504;
+// Sets of data types, one bit per aclDataType.
+using Types = uint64_t;
+constexpr Types kHalf = Types{1} << ACL_FLOAT16;
+constexpr Types kFloating = kHalf | Types{1} << ACL_BF16 | Types{1} << ACL_FLOAT;
 
-void saturate_(at::Tensor& half) { half.nan_to_num_(0, kLargestHalf, -kLargestHalf); }
+bool contains(Types types, aclDataType dtype) { return dtype != ACL_DT_UNDEFINED && types >> dtype & 1; }
 
-at::Tensor saturated(const at::Tensor& half) { return at::nan_to_num(half, 0, kLargestHalf, -kLargestHalf); }
+bool is_any_of(const char* name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool converts(const Operation& operation) { return is_any_of(operation.task.name, {"aclnnCast", "aclnnInplaceCopy"}); }
+
+// Operators that store numbers as they get them, or that look for infinity and NaN in what they write.
+bool keeps_numbers(const Operation& operation) {
+  return is_any_of(operation.task.name, {"aclnnInplaceFillScalar", "aclnnInplaceFillTensor", "aclnnInplaceMaskedFillScalar",
+                                         "aclnnInplaceMaskedFillTensor", "aclnnForeachNonFiniteCheckAndUnscale"});
+}
 
 bool uses_cube(const Operation& operation) {
   for (int i = 0; i < operation.parameter_count; ++i) {
@@ -30,20 +46,120 @@ bool is_addend(const Operation& operation, const ParameterInfo& parameter) {
   return name == "bias" || (name == "self" && operation.scalar_count > 0);
 }
 
+// Whether the operator also reads what it writes there: aclnn names such parameters selfRef, varRef and so on.
+bool is_read_too(const ParameterInfo& parameter) {
+  const std::string_view name = parameter.name;
+  return name.ends_with("Ref") || name == "self";
+}
+
 bool imitates_chip() { return (__atomic_load_n(driver()->limits, __ATOMIC_RELAXED) & SOFTNPU_LIMITS_CHIP) != 0; }
 
-// A call is of one device, that of any of its tensors.
-bool runs_saturated(const Executor& executor) {
-  return std::any_of(executor.views.begin(), executor.views.end(),
-                     [](const TensorView& view) { return view.data != nullptr && driver()->saturates(view.data); });
+// Where a tensor of the call lies in the memory of its device, by the address that kernels use; null if none does.
+const void* memory_of(const Executor& executor) {
+  const SoftnpuDriver& runtime = *driver();
+  for (const TensorView& view : executor.views) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(view.data) - uintptr_t(runtime.alias_offset);
+    if (view.data != nullptr && address >= runtime.device_begin && address < runtime.device_end) return view.data;
+  }
+  return nullptr;
 }
+
+bool is_finite(const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); }
+
+bool is_finite(const at::Scalar& scalar) {
+  if (scalar.isComplex()) return std::isfinite(scalar.toComplexDouble().real()) && std::isfinite(scalar.toComplexDouble().imag());
+  return !scalar.isFloatingPoint() || std::isfinite(scalar.toDouble());
+}
+
+// One run of a kernel on a device where numbers of `types` saturate.
+class SaturatedRun {
+ public:
+  SaturatedRun(const Executor& executor, at::Tensor* tensors, Types types, bool rounds_operands)
+      : executor_(executor),
+        operation_(*executor.operation),
+        types_(types),
+        cube_(rounds_operands && uses_cube(operation_)),
+        arguments_(tensors, tensors + executor.views.size()),
+        finite_arguments_(std::ranges::all_of(executor.scalars, [](const at::Scalar& scalar) { return is_finite(scalar); })) {}
+
+  // Returns whether finite arguments gave a result that is not: an overflow.
+  bool operator()() {
+    if (keeps_numbers(operation_) || !(writes_saturating_type() || cube_)) {
+      run();
+      return false;
+    }
+    if (converts(operation_)) return run_conversion();
+    for_each_view(executor_, [&](const ParameterInfo& parameter, uint32_t number) { limit_argument(parameter, number); });
+    run();
+    bool overflowed = rounding_overflowed_;
+    for (at::Tensor& result : results_) {
+      if (is_finite(result)) continue;
+      result.nan_to_num_();
+      overflowed |= finite_arguments_;
+    }
+    return overflowed;
+  }
+
+ private:
+  void run() { operation_.run(Arguments(executor_, arguments_.data())); }
+
+  bool writes_saturating_type() const {
+    bool writes = false;
+    for_each_view(executor_, [&](const ParameterInfo& parameter, uint32_t number) {
+      writes |= parameter.written && contains(types_, executor_.views[number].dtype);
+    });
+    return writes;
+  }
+
+  void limit_argument(const ParameterInfo& parameter, uint32_t number) {
+    at::Tensor& tensor = arguments_[number];
+    const aclDataType dtype = executor_.views[number].dtype;
+    if (contains(types_, dtype)) {
+      if (parameter.written) results_.push_back(tensor);
+      const bool is_read = !parameter.written || is_read_too(parameter);
+      if (is_read && !is_finite(tensor)) {
+        finite_arguments_ = false;
+        tensor = parameter.written ? tensor.nan_to_num_() : at::nan_to_num(tensor);
+      }
+    }
+    if (dtype == ACL_FLOAT && cube_ && !parameter.written && !is_addend(operation_, parameter)) {
+      const at::Tensor rounded = tensor.to(at::kHalf);
+      rounding_overflowed_ |= !is_finite(rounded) && is_finite(tensor);
+      tensor = at::nan_to_num(rounded).to(at::kFloat);
+    }
+  }
+
+  // Numbers of the same type are only moved, and infinity becomes the largest number of the new type without an overflow.
+  bool run_conversion() {
+    size_t from = 0;
+    size_t to = 0;
+    for_each_view(executor_, [&](const ParameterInfo& parameter, uint32_t number) { (parameter.written ? to : from) = number; });
+    run();
+    if (executor_.views[from].dtype == executor_.views[to].dtype) return false;
+    at::Tensor& result = arguments_[to];
+    const at::Tensor finite = at::isfinite(result);
+    if (finite.all().item<bool>()) return false;
+    const bool overflowed = at::isfinite(arguments_[from]).logical_and(finite.logical_not()).any().item<bool>();
+    result.nan_to_num_();
+    return overflowed;
+  }
+
+  const Executor& executor_;
+  const Operation& operation_;
+  const Types types_;
+  const bool cube_;
+  std::vector<at::Tensor> arguments_;
+  std::vector<at::Tensor> results_;
+  bool finite_arguments_;
+  bool rounding_overflowed_ = false;
+};
 
 }  // namespace
 
 Status check_limits(const Executor& executor) {
-  if (!imitates_chip()) return {};
+  if (!imitates_chip() || converts(*executor.operation)) return {};
   for (const TensorView& view : executor.views) {
-    if (view.dtype != ACL_DOUBLE && view.dtype != ACL_COMPLEX128) continue;
+    if ((view.dtype != ACL_DOUBLE && view.dtype != ACL_COMPLEX128) || view.numel <= 1) continue;
     return {ACLNN_ERR_PARAM_INVALID, text("the chip does not compute in ", name_of(view.dtype),
                                           ": SOFTNPU_CHIP_LIMITS=1 imitates its limits. Use float32, or unset the variable")};
   }
@@ -51,26 +167,12 @@ Status check_limits(const Executor& executor) {
 }
 
 void run_within_limits(const Executor& executor, at::Tensor* tensors) {
-  const Operation& operation = *executor.operation;
   const bool chip = imitates_chip();
-  if (!chip && !runs_saturated(executor)) return operation.run(Arguments(executor, tensors));
-  const bool cube = chip && uses_cube(operation);
-  std::vector<at::Tensor> arguments(tensors, tensors + executor.views.size());
-  std::vector<at::Tensor> results;
-  for_each_view(executor, [&](const ParameterInfo& parameter, uint32_t number) {
-    at::Tensor& tensor = arguments[number];
-    const aclDataType dtype = executor.views[number].dtype;
-    if (dtype == ACL_FLOAT16 && parameter.written) {
-      saturate_(tensor);
-      results.push_back(tensor);
-    } else if (dtype == ACL_FLOAT16) {
-      tensor = saturated(tensor);
-    } else if (dtype == ACL_FLOAT && cube && !parameter.written && !is_addend(operation, parameter)) {
-      tensor = saturated(tensor.to(at::kHalf)).to(at::kFloat);
-    }
-  });
-  operation.run(Arguments(executor, arguments.data()));
-  for (at::Tensor& result : results) saturate_(result);
+  const void* memory = memory_of(executor);
+  const bool saturated = memory != nullptr && driver()->saturates(memory);
+  const Types types = saturated ? kFloating : chip ? kHalf : 0;
+  if (types == 0 || memory == nullptr) return executor.operation->run(Arguments(executor, tensors));
+  if (SaturatedRun(executor, tensors, types, chip)()) driver()->raise_overflow(memory);
 }
 
 }  // namespace softnpu::ops

@@ -1,10 +1,16 @@
 // The limits of a chip that softnpu itself does not have, imitated where SOFTNPU_CHIP_LIMITS is 1:
 //
-//   float64 and complex128   refused by the launch, with a message that names the switch
+//   float64 and complex128   are converted and moved. Only single numbers are computed, as an AI CPU does; the launch refuses the
+//                            rest with a message that names the switch
 //   float16                  has neither infinity nor NaN: as arguments and results they are +-65504 and 0
 //   cube unit                matrix products and convolutions take float32 operands as float16, and sum in float32
 //
-// Those of float16 alone hold on a device that aclrtSetDeviceSatMode asked to saturate.
+// On a device that aclrtSetDeviceSatMode asked to saturate, float16, bfloat16 and float32 have neither infinity nor NaN; the
+// other limits are not in force there.
+//
+// The overflow flag of the device is set where an operator has finite arguments and a result is infinite or NaN before it
+// saturates. What is infinite already, such as a mask of -inf, sets no flag. Copies, fills, and operators that write no such
+// type, such as comparisons, take numbers as they are.
 //
 //   if (is_limited()) [[unlikely]] { SOFTNPU_RETURN_IF_ERROR(check_limits(executor)); }
 #pragma once

@@ -49,6 +49,8 @@ std::atomic<uint32_t>& limits_of_operators() {
 
 }  // namespace
 
+bool chip_has_inf_nan() { return soc_figures().has_bf16_and_inf_nan && !options().chip_limits; }
+
 const uint32_t* Device::limits() {
   static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
   return reinterpret_cast<const uint32_t*>(&limits_of_operators());
@@ -57,7 +59,7 @@ const uint32_t* Device::limits() {
 aclrtFloatOverflowMode Device::saturation_mode() const {
   const aclrtFloatOverflowMode set = mode_that_was_set_.load(std::memory_order_relaxed);
   if (set != ACL_RT_OVERFLOW_MODE_UNDEF) return set;
-  return soc_figures().has_bf16_and_inf_nan ? ACL_RT_OVERFLOW_MODE_INFNAN : ACL_RT_OVERFLOW_MODE_SATURATION;
+  return chip_has_inf_nan() ? ACL_RT_OVERFLOW_MODE_INFNAN : ACL_RT_OVERFLOW_MODE_SATURATION;
 }
 
 void Device::set_saturation_mode(aclrtFloatOverflowMode mode) {

@@ -23,6 +23,9 @@ struct SocFigures {
 };
 SocFigures soc_figures();
 
+// Whether a result that is too large becomes infinite: the chip of that name does so, unless SOFTNPU_CHIP_LIMITS forbids it.
+bool chip_has_inf_nan();
+
 // ACL_ERROR_RT_PARAM_INVALID for a kind of core that does not exist, and for a number of them that the chip does not have.
 Status check_core_kind(aclrtDevResLimitType kind);
 Status check_core_limit(aclrtDevResLimitType kind, uint32_t value);

@@ -48,12 +48,6 @@ bool find_allocation(const void* pointer, uintptr_t* begin, size_t* bytes) {
 
 aclError fail(const char* function, aclError code, const char* message) { return entry::fail(function, Status(code, message)); }
 
-void raise_overflow(aclrtStream handle) {
-  Stream* stream = nullptr;
-  if (!entry::resolve_stream(handle, "stream", /*nullable=*/true, &stream).ok()) return;
-  stream->device().overflowed.store(true, std::memory_order_release);
-}
-
 // The device whose memory kernels see at that address; null for memory of the host.
 Device* device_behind(const void* kernel_address) {
   const Arena::Range range = Arena::device_range();
@@ -66,6 +60,11 @@ Device* device_behind(const void* kernel_address) {
 bool saturates(const void* kernel_address) {
   const Device* device = device_behind(kernel_address);
   return device != nullptr && device->saturates();
+}
+
+void raise_overflow(const void* kernel_address) {
+  Device* device = device_behind(kernel_address);
+  if (device != nullptr) device->overflowed.store(true, std::memory_order_release);
 }
 
 aclError check_zones(const void* kernel_address, char* message) {

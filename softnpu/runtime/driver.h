@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-enum { SOFTNPU_DRIVER_VERSION = 4, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
+enum { SOFTNPU_DRIVER_VERSION = 5, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
 
 enum {
   SOFTNPU_TASK_ON_WORKER = 1, /* runs host code of the client: only the stream's own thread may run it */
@@ -82,8 +82,9 @@ typedef struct SoftnpuDriver {
   /* Records a failure of `function` as this thread's recent error, writes it to the log, and returns `code`. */
   aclError (*fail)(const char* function, aclError code, const char* message);
 
-  /* Sets the overflow flag that aclrtGetOverflowStatus reads on the device of `stream`. */
-  void (*raise_overflow)(aclrtStream stream);
+  /* Sets the overflow flag that aclrtGetOverflowStatus reads, on the device whose memory lies at this kernel address. For tasks.
+   */
+  void (*raise_overflow)(const void* kernel_address);
 
   /* Null unless red zones are on. Fails, with a sentence in `message`, if the red zone of the live allocation at this kernel
    * address is damaged; each damage once. Other addresses are fine. For tasks that have just run. */

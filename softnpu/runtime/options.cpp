@@ -178,8 +178,10 @@ constexpr std::array kSettings = {
             },
             [](const Options& o) { return o.soc_name; }},
     Setting{{"SOFTNPU_CHIP_LIMITS", "0 or 1", "0",
-             "1: operators have the limits of the chip: float64 is refused, infinity and NaN of float16 become 65504 and 0, "
-             "matrix products and convolutions of float32 round their operands to float16. Slower"},
+             "1: operators have the limits of the chip: float64 is only converted, and computed in tensors of one element; "
+             "infinity and "
+             "NaN of float16 become 65504 and 0, and an overflow sets the device's flag; matrix products and convolutions of "
+             "float32 round their operands to float16. Slower"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.chip_limits); },
             [](const Options& o) { return text(o.chip_limits); }},
     Setting{

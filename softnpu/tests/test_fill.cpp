@@ -116,7 +116,7 @@ TEST_F(FillTest, OverflowStatusIsWrittenInTheOrderOfTheStream) {
   };
   EXPECT_ACL(aclrtResetOverflowStatus(stream));
   EXPECT_FALSE(overflowed());
-  driver()->raise_overflow(stream);
+  driver()->raise_overflow(static_cast<std::byte*>(static_cast<void*>(output)) + driver()->alias_offset);
   EXPECT_TRUE(overflowed());
   EXPECT_TRUE(overflowed()) << "reading does not reset";
   EXPECT_ACL(aclrtResetOverflowStatus(stream));

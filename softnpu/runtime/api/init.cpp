@@ -92,6 +92,8 @@ Status aclGetCannAttributeList(const aclCannAttr** cannAttrList, size_t* num) {
 Status aclGetCannAttribute(aclCannAttr cannAttr, int32_t* value) {
   switch (cannAttr) {
     case ACL_CANN_ATTR_INF_NAN:
+      *value = chip_has_inf_nan();
+      return {};
     case ACL_CANN_ATTR_BF16:
       *value = soc_figures().has_bf16_and_inf_nan;
       return {};

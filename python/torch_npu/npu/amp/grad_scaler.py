@@ -2,8 +2,8 @@
 
     scaler = torch.npu.amp.GradScaler(init_scale=1024, dynamic=False)
 
-A chip that turns what is too large into its largest number has no infinity to find in the gradients: there the flag that such
-chips raise is asked instead, from the first scale() of an iteration to its step().
+A device that turns what is too large into its largest number leaves no infinity to find in the gradients: there unscaling looks
+at the overflow flags of the devices too. The first scale() of an iteration and update() clear them.
 """
 
 import collections
@@ -12,6 +12,7 @@ import warnings
 import torch
 from torch.amp.grad_scaler import _refresh_per_optimizer_state
 
+from ... import _C
 from .. import utils
 from .common import amp_definitely_not_available
 
@@ -38,7 +39,7 @@ class GradScaler(torch.amp.GradScaler):
     def scale(self, outputs):
         if self._enabled and self._dynamic and not self._flag_is_cleared:
             if not utils.is_support_inf_nan():
-                self.clear_npu_overflow_flag()
+                _C._npu_clear_overflow_flags()
             self._flag_is_cleared = True
         return super().scale(outputs)
 
@@ -47,9 +48,6 @@ class GradScaler(torch.amp.GradScaler):
         if not self._dynamic:
             for number in found.values():
                 number.zero_()
-        elif not utils.is_support_inf_nan() and self.get_npu_overflow_flag():
-            for number in found.values():
-                number.fill_(1)
         return found
 
     def update(self, new_scale=None):
