@@ -8,6 +8,7 @@ model.cast_weight("npu:0")                    # does nothing
 packed_sequence.npu("npu:1")                  # torch's own, but a device that is not npu is refused
 torch.nn.LazyLinear(3).npu()                  # before its parameters are made, too
 torch.set_default_tensor_type("torch.npu.FloatTensor")   # see _default_tensor_type.py
+print(tensor)                                 # formatted on the host: torch does so in float64, which no chip has
 """
 
 import functools
@@ -28,6 +29,7 @@ def register():
     torch.nn.utils.rnn.PackedSequence.npu = _to_npu_only(torch.nn.utils.rnn.PackedSequence.npu)
     torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.npu)
     torch.set_default_tensor_type = _default_tensor_type.with_npu(torch.set_default_tensor_type)
+    torch._tensor_str._Formatter.__init__ = _on_host(torch._tensor_str._Formatter.__init__)
 
 
 def _of_version(name):
@@ -40,6 +42,16 @@ def _of_distributed(name):
     if name in ("is_hccl_available", "reinit_process_group"):
         return getattr(importlib.import_module("torch_npu.distributed"), name)
     raise AttributeError(f"module 'torch.distributed' has no attribute {name!r}")
+
+
+def _on_host(init):
+    """The constructor of a class that looks at the values of a tensor: it gets a copy on the host."""
+
+    @functools.wraps(init)
+    def __init__(self, tensor):
+        init(self, tensor.cpu() if tensor.device.type == "npu" else tensor)
+
+    return __init__
 
 
 def _with_use_npu(init):

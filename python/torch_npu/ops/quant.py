@@ -1,5 +1,7 @@
 """Quantisation. Eight values of four bits, the first lowest, are packed in an int32."""
 
+import functools
+
 import torch
 from torch.nn import functional
 
@@ -24,9 +26,28 @@ def unpack_int4(x):
     return ((digits ^ 8) - 8).flatten(-2).to(torch.int8)
 
 
+# Products of two integers of eight bits that float32 adds without rounding.
+_EXACT_TERMS = 2**24 // 2**14
+
+
 def integer_matmul(a, b):
-    """The exact product of matrices of small integers, int32."""
-    return (a.double() @ b.double()).to(torch.int32)
+    """The exact product of matrices of integers of at most eight bits, int32. No chip multiplies in float64: sums that float32
+    holds exactly are added as integers."""
+    parts = zip(a.float().split(_EXACT_TERMS, -1), b.float().split(_EXACT_TERMS, -2), strict=True)
+    sums = [(left @ right).to(torch.int32) for left, right in parts]
+    return functools.reduce(torch.add, sums)
+
+
+def integer_conv2d(x, weight, strides, dilations, groups):
+    """The exact convolution of integers of at most eight bits, int32, likewise."""
+    channels = weight.size(1)
+    step = max(1, _EXACT_TERMS // weight[0, 0].numel())
+    if channels <= step:
+        return functional.conv2d(x.float(), weight.float(), None, strides, 0, dilations, groups).to(torch.int32)
+    x = x.unflatten(1, (groups, channels))
+    parts = zip(x.split(step, 2), weight.split(step, 1), strict=True)
+    sums = [integer_conv2d(left.flatten(1, 2), right, strides, dilations, groups) for left, right in parts]
+    return functools.reduce(torch.add, sums)
 
 
 def scale_of(packed):

@@ -1,12 +1,13 @@
 """Products of quantised matrices."""
 
 import torch
-from torch.nn.functional import conv2d, gelu, pad
+from torch.nn.functional import gelu, pad
+from torch.nn.modules.utils import _pair
 
 from .. import _hifloat8 as hifloat8
 from . import dtypes
 from ._define import check, op, precisely, refuse
-from .quant import integer_matmul, rounded, scale_of, unpack_int4
+from .quant import integer_conv2d, integer_matmul, rounded, scale_of, unpack_int4
 
 
 @op(
@@ -218,8 +219,9 @@ def npu_quant_conv2d(
     refuse(name, offset=offset, input_dtype=input_dtype, weight_dtype=weight_dtype)
     check(round_mode == "rint", name, f"round_mode is rint, not {round_mode}")
     check(input.dtype == weight.dtype == torch.int8, name, f"input and weight are int8, not {input.dtype} and {weight.dtype}")
-    x = pad(input.double(), (pads[1], pads[1], pads[0], pads[0]), value=float(offset_x))
-    y = conv2d(x, weight.double(), None, strides, 0, dilations, groups)
+    pads = _pair(pads)
+    x = pad(input, (pads[1], pads[1], pads[0], pads[0]), value=offset_x)
+    y = integer_conv2d(x, weight, strides, dilations, groups)
     if bias is not None:
         y = y + bias.view(-1, 1, 1)
     y = (y.float() * scale_of(scale).float().view(-1, 1, 1)).to(torch.float32)
