@@ -195,6 +195,32 @@ def test_a_kernel_of_a_composed_operator_is_used():
         assert Registered().called(lambda: lstm(x)) is None  # noqa: B023
 
 
+# Operator that is called, operator that it is made of in PyTorch -> the call.
+PARTS = {
+    ("isin.Scalar_Tensor", "isin.Tensor_Tensor_out"): lambda x: torch.isin(1.0, x),
+    ("set_", "set_.source_Storage_storage_offset"): lambda x: x.clone().set_(),
+    ("set_.source_Storage", "set_.source_Storage_storage_offset"): lambda x: x.clone().set_(x.untyped_storage()),
+    ("zeros_like", "zero_"): torch.zeros_like,
+    ("ones", "fill_.Scalar"): lambda x: torch.ones(2, device=x.device),
+    ("clone", "copy_"): lambda x: x.t().clone(),
+    ("_to_copy", "copy_"): lambda x: x.double(),
+    ("randn", "normal_"): lambda x: torch.randn(2, device=x.device),
+    ("isnan", "ne.Tensor"): torch.isnan,
+    ("linear", "addmm"): lambda x: torch.nn.functional.linear(x, x, x[0]),
+    ("index_put_", "_index_put_impl_"): lambda x: x.clone().index_put_((torch.tensor([0], device=x.device),), x[0]),
+    ("masked_fill", "masked_fill_.Scalar"): lambda x: x.masked_fill(x > 0, 1.0),
+    ("_foreach_add_.Scalar", "add_.Scalar"): lambda x: torch._foreach_add_([x.clone(), x.double()], 1.0),
+}
+
+
+@pytest.mark.parametrize(("outer", "inner"), PARTS)
+def test_a_kernel_is_used_by_operators_that_are_made_of_it(outer, inner):
+    for device, (key, _) in DEVICES.items():
+        x = square(device)
+        with torch.no_grad(), Registered((inner, key)) as user:
+            assert user.called(lambda x=x: PARTS[outer, inner](x)) == key
+
+
 def test_autocast_comes_before_a_kernel():
     dtypes = []
     library = Library("aten", "IMPL")

@@ -15,6 +15,7 @@
 #include "aten/allocate.h"
 #include "aten/autograd_bypass.h"
 #include "aten/device_scope.h"
+#include "aten/kernel_slot.h"
 #include "core/event.h"
 #include "core/host_allocator.h"
 #include "core/stream.h"
@@ -162,12 +163,13 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   return value;
 }
 
-const AutogradKernel local_scalar_dense_kernel("aten::_local_scalar_dense", "");
+const AutogradKernel autograd_kernel("aten::_local_scalar_dense", "");
+const KernelSlot* device_kernel;
 
-// Its result has no gradient, so operands need not be asked.
+// Its result has no gradient, so operands need not be asked. A direct call, as item() has no time for guards and the dispatcher.
 at::Scalar local_scalar_dense_autograd(c10::DispatchKeySet keys, const at::Tensor& self) {
-  if (!local_scalar_dense_kernel.may_be_skipped(keys))
-    return at::_ops::_local_scalar_dense::redispatch(with_autograd(keys), self);
+  if (!autograd_kernel.may_be_skipped(keys)) return at::_ops::_local_scalar_dense::redispatch(with_autograd(keys), self);
+  if (C10_LIKELY(device_kernel->is_unchanged())) return local_scalar_dense(self);
   const at::AutoDispatchBelowADInplaceOrView below;
   return at::_ops::_local_scalar_dense::redispatch(kDeviceKeys, self);
 }
@@ -205,6 +207,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+  device_kernel = new KernelSlot("aten::_local_scalar_dense", "", c10::DispatchKey::PrivateUse1);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense_autograd)); }

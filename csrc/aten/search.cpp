@@ -2,6 +2,7 @@
 // it beside the sequence.
 #include <ATen/native/BucketizationUtils.h>
 #include <ATen/ops/bucketize.h>
+#include <ATen/ops/isin.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/library.h>
@@ -67,10 +68,7 @@ at::Tensor& isin_scalar_out(const at::Scalar& element, const at::Tensor& others,
   for (const at::ScalarType dtype : {element.type(), others.scalar_type()}) {
     TORCH_CHECK(!at::isComplexType(dtype) && dtype != at::kBool, "Unsupported input type encountered for isin(): ", dtype);
   }
-  const DeviceScope scope(others);
-  prepare_output(out, sized({}, others.options().dtype(at::kBool)));
-  call::aclnnSoftIsIn(as_tensor(element, others), others, assume_unique, invert, out);
-  return out;
+  return at::isin_out(out, as_tensor(element, others), others, assume_unique, invert);
 }
 
 at::Tensor isin_scalar(const at::Scalar& element, const at::Tensor& others, bool assume_unique, bool invert) {

@@ -73,7 +73,7 @@ at::Tensor& set_empty_(at::Tensor& self) {
   const DeviceScope scope(self);
   const at::Storage storage(
       c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0, allocate_memory(0), getNPUAllocator(), true));
-  return set_storage_(self, storage, 0, {0}, {});
+  return self.set_(storage, 0, {0}, {});
 }
 
 at::Tensor lazy_clone(const at::Tensor& self) {
