@@ -18,6 +18,10 @@ WAITING = {
     "unique": (lambda x: x.unique(), "aten::_unique2"),
     "unique_consecutive": (lambda x: x.unique_consecutive(), "aten::unique_consecutive"),
     "unique_dim": (lambda x: x.unique(dim=0), "aten::unique_dim"),
+    "embedding_bag": (
+        lambda x: torch.nn.functional.embedding_bag(torch.ones(1, 2, dtype=torch.long, device="npu"), x.view(2, 2)),
+        "aten::_embedding_bag",
+    ),
     "stream": (lambda x: torch.npu.current_stream().synchronize(), "Stream.synchronize"),
 }
 QUIET = {

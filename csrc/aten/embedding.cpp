@@ -11,6 +11,8 @@
 #include "aten/allocate.h"
 #include "aten/device_scope.h"
 #include "aten/optional_tensor.h"
+#include "core/stream.h"
+#include "core/sync_debug.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
@@ -49,6 +51,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
   at::Tensor offset2bag = empty({indices.numel()}, dtype);
   at::Tensor bag_size = empty({bags}, dtype);
   at::Tensor max_indices = is_max ? empty({bags, weight.size(1)}, dtype) : empty({bags}, dtype);
+  // The device's function waits without an end; this wait can be interrupted.
+  report_sync("aten::_embedding_bag", "the device checks the offsets and indices before the call returns");
+  getCurrentNPUStream().synchronize();
   call::aclnnEmbeddingBag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
                           padding_idx, output, offset2bag, bag_size, max_indices);
   return {std::move(output), std::move(offset2bag), std::move(bag_size), std::move(max_indices)};
