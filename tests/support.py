@@ -1,10 +1,10 @@
 """Ways to lay a tensor out in memory, comparison of npu with the CPU, a gate that holds a stream, and marks."""
 
-import ctypes
 import os
 
 import pytest
 import torch
+from gate import Gate  # noqa: F401
 
 MIB = 1 << 20
 
@@ -71,26 +71,6 @@ def assert_same(npu, cpu, rtol=1e-4, atol=1e-5, strides=True):
 def needs_torch(major, minor, why):
     """Mark: skipped with a torch that is older; why says what that one lacks."""
     return pytest.mark.skipif((major, minor) > TORCH, reason=f"torch before {major}.{minor}: {why}")
-
-
-class Gate:
-    """Holds what is launched after it on a stream until the end of the block: `with Gate(stream): ...`"""
-
-    def __init__(self, stream=None):
-        stream = stream or torch.npu.current_stream()
-        self._libc = ctypes.CDLL(None)
-        self._semaphore = ctypes.create_string_buffer(64)
-        self._libc.sem_init(self._semaphore, 0, 0)
-        device = ctypes.CDLL(torch.npu.library_info()["path"])
-        code = device.aclrtLaunchHostFunc(ctypes.c_void_p(stream.npu_stream), self._libc.sem_wait, self._semaphore)
-        assert code == 0, code
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._libc.sem_post(self._semaphore)
-        torch.npu.synchronize()
 
 
 def on_both(function, rtol=1e-4, atol=1e-5):

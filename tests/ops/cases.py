@@ -16,7 +16,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree
 
-from . import checks, forms, modules
+from . import checks, forms, lifetime, modules
 from .runner import Result
 
 # Entries that make random numbers set a seed of their own in each call. The seed of a call is for the checks to choose.
@@ -52,6 +52,7 @@ SAMPLES = {
     "jvp": (1, 40),
     "gradgrad": (1, 40),
     "vmap": (1, 40),
+    "freed": (1, 20),
     "train": (2, 100),
     "evaluate": (2, 100),
 }
@@ -100,7 +101,8 @@ def run(check, raising=False):
                     if raising:
                         raise AssertionError(found[0])
             torch.npu.synchronize()
-            torch_npu.softnpu.control("check-memory")
+            if torch_npu.softnpu.control("memory-checks").strip() != "none":
+                torch_npu.softnpu.control("check-memory")
         except Exception:
             if raising:
                 raise
@@ -149,6 +151,7 @@ def of_operator(info):
         yield forms.neg, first
     yield forms.cow, first
     yield forms.vmap, first
+    yield lifetime.freed, first
     if torch.float64 in differentiable and info.supports_forward_ad:
         yield forms.jvp, torch.float64
     if torch.float64 in differentiable and info.supports_gradgrad:

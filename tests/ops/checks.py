@@ -130,8 +130,16 @@ def neutral(error):
     return re.sub(r"\b(cpu|npu|privateuseone)(:\d+)?\b", "device", first, flags=re.IGNORECASE)
 
 
+def version_difference(npu, cpu, where, resizes=False):
+    """Of two nests of tensors. `resizes`: ATen may resize a tensor by a call of resize_, which counts, but not on the CPU."""
+    npu, cpu = ([leaf._version for leaf in _pytree.tree_leaves(nest) if isinstance(leaf, torch.Tensor)] for nest in (npu, cpu))
+    same = all(one == other or (resizes and one == other + 1) for one, other in zip(npu, cpu, strict=True))
+    return None if same else f"version counters of {where}: {npu} instead of {cpu}"
+
+
 def compare_call(sample, run, tolerance, same_type=True):
-    """The difference between run(placement) on npu and on the CPU: result, and all memory of the arguments afterwards."""
+    """The difference between run(placement) on npu and on the CPU: result, and memory and version counters of the arguments
+    afterwards."""
     here, there = Placement(sample, "cpu"), Placement(sample, "npu")
     cpu = attempt("cpu", lambda: run(here))
     npu = attempt("npu", lambda: run(there))
@@ -141,7 +149,12 @@ def compare_call(sample, run, tolerance, same_type=True):
     found = difference(npu.result, cpu.result, tolerance) or difference(
         there.memory(), here.memory(), tolerance, "memory of the arguments", device="cpu"
     )
-    if not found or not tolerance.values:
+    if not found:
+        found = version_difference(there.tensors(), here.tensors(), "the arguments")
+        if not found and tolerance.versions:
+            found = version_difference(npu.result, cpu.result, "the results", tolerance.resizes)
+        return found
+    if not tolerance.values:
         return found
     free = dataclasses.replace(tolerance, values=False)
     if difference(npu.result, cpu.result, free) is None and values_are_free(sample, lambda p: [run(p), p.memory()]):
@@ -155,7 +168,7 @@ def samples_of(info, dtype, count, requires_grad=False):
 
 def forward(info, dtype, count):
     """Values, dtype, shape and device of the results, and untouched arguments."""
-    tolerance = Tolerance.of(info)
+    tolerance = dataclasses.replace(Tolerance.of(info), versions=True)
     for sample in samples_of(info, dtype, count):
         yield sample, compare_call(sample, lambda p: p.call(info.op), tolerance)
 
@@ -238,7 +251,7 @@ def backward(info, dtype, count):
 
 def inplace(info, dtype, count):
     """The variant that writes its first argument, also where that is not dense, and how it refuses to write one that overlaps."""
-    function, tolerance = info.get_inplace(), Tolerance.of(info)
+    function, tolerance = info.get_inplace(), dataclasses.replace(Tolerance.of(info), versions=True)
 
     def run(placement):
         result = placement.call(function)
@@ -284,7 +297,7 @@ def resize_warnings():
 
 def out(info, dtype, count):
     """The results in tensors of the caller: of any layout, of a wrong size, of another dtype; not of another device."""
-    tolerance = Tolerance.of(info)
+    tolerance = dataclasses.replace(Tolerance.of(info), versions=True)
     tolerance.overrides[torch.float64] = tuple(tolerance.pair(dtype).values())  # computed with the arguments' precision
     for sample in samples_of(info, dtype, count):
         usual = attempt("cpu", lambda s=sample: Placement(s, "cpu").call(info.op))
@@ -300,7 +313,9 @@ def out(info, dtype, count):
                 same = [one is other for one, other in zip(returned, _pytree.tree_leaves(given), strict=True)]
                 return [given, same, bool(resized())]
 
-            found = compare_call(sample, run, dataclasses.replace(tolerance, strides=name in OUTS))
+            found = compare_call(
+                sample, run, dataclasses.replace(tolerance, strides=name in OUTS, resizes=name in OUTS_TO_RESIZE)
+            )
             yield sample, f"out={name}: {found}" if found else found
         elsewhere = _pytree.tree_map(_dense, usual.result)
         elsewhere = tuple(elsewhere) if isinstance(elsewhere, tuple) else elsewhere

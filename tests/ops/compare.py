@@ -20,11 +20,14 @@ DEFAULT = {
 
 @dataclasses.dataclass
 class Tolerance:
-    """How far values may be apart. `values=False`: not looked at, only dtype, shape and device are. `strides=True`: these too."""
+    """How far values may be apart. `values=False`: not looked at, only dtype, shape and device are. `strides=True`: these too.
+    `versions=True`: version counters too; `resizes=True`: of results that the call may resize."""
 
     overrides: dict = dataclasses.field(default_factory=dict)
     values: bool = True
     strides: bool = False
+    versions: bool = False
+    resizes: bool = False
 
     @staticmethod
     def of(info):

@@ -79,8 +79,8 @@ class Relaid:
 
 
 def spread(samples, count, window=8):
-    """At most `count` of the samples, evenly from the first `window * count` ones."""
-    samples = list(itertools.islice(samples, window * count))
+    """At most `count` of the samples, evenly from the first `window * count` ones; a single one is the first."""
+    samples = list(itertools.islice(samples, window * count if count > 1 else count))
     if len(samples) <= count:
         return samples
     step = (len(samples) - 1) / max(count - 1, 1)

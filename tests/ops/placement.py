@@ -3,6 +3,7 @@
 there = Placement(sample, "npu")
 result = there.call(op)
 there.memory()      # all of each storage, as flat CPU tensors, in the order in which the sample names them
+there.tensors()     # the tensors themselves, in the same order
 """
 
 import contextlib
@@ -49,6 +50,13 @@ class Placement:
 
     def memory(self):
         return [flat.cpu() for flat in self._flat.values()]
+
+    def tensors(self):
+        return list(self._tensors.values())
+
+    def nbytes(self):
+        """The sizes of the storages that memory() gives."""
+        return [flat.nbytes for flat in self._flat.values()]
 
     def _place(self, value):
         if isinstance(value, torch.Tensor):

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from . import gaps, runner
+from . import environment, gaps, runner
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # What is planted -> the check that must find it, and what it says.
 FAULTS = {
@@ -32,12 +34,18 @@ FAULTS = {
     "(x.detach() if on_npu(x) else x) * 3": ("jvp", "instead of a tensor"),
     "(x.detach() if on_npu(x) else x) * x * 2": ("gradgrad", "instead of"),
     "x * (5 if on_npu(x) else 4)": ("vmap", "not close"),
+    "(torch.autograd.graph.increment_version(x) if on_npu(x) else None) or x * 2": ("forward", "version counters"),
+    "(x * 2).add_(0) if on_npu(x) else x * 2": ("forward", "version counters"),
+    "x.mul_(1) * 2 if on_npu(x) else x * 2": ("forward", "version counters"),
+    "from_freed_memory(x)": ("freed", "not close"),
+    "x * (1 + on_npu(x))": ("freed", "not close"),
 }
 RIGHT = ["x * 2", "torch.rand_like(x)", "torch.empty_like(x)"]
-CHECKS = ("forward", "layout", "strides", "seed", "errors", "neg", "cow", "jvp", "gradgrad", "vmap")
+CHECKS = ("forward", "layout", "strides", "seed", "errors", "neg", "cow", "jvp", "gradgrad", "vmap", "freed")
 PASSING = [(body, check) for body in RIGHT for check in CHECKS]
 
 PLANT = """
+import ctypes
 import json
 import sys
 
@@ -45,13 +53,25 @@ sys.path.insert(0, sys.argv[1])
 import torch
 from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
 
-from memory_faults import write_beside
-from ops import checks, forms
-from ops.cases import Case
+from tests.memory_faults import write_beside
+from tests.ops import checks, forms, lifetime
+from tests.ops.cases import Case
 
 
 def on_npu(x):
     return x.device.type == "npu"
+
+
+def from_freed_memory(x):
+    # Ones, which the device copies from pinned memory that is free by then.
+    result = torch.empty_like(x)
+    if not on_npu(x):
+        return result.fill_(1)
+    device, ones = ctypes.CDLL(torch.npu.library_info()["path"]), torch.ones(x.shape, pin_memory=True)
+    target, source, size = ctypes.c_void_p(result.data_ptr()), ctypes.c_void_p(ones.data_ptr()), ctypes.c_size_t(x.nbytes)
+    stream, to_device = ctypes.c_void_p(torch.npu.current_stream().npu_stream), 1
+    assert device.aclrtMemcpyAsync(target, size, source, size, to_device, stream) == 0
+    return result
 
 
 def overflowing(x):
@@ -72,7 +92,8 @@ found = []
 for body, name in json.loads(sys.argv[2]):
     op = eval("lambda x: " + body, globals())
     info = OpInfo("planted", op=op, sample_inputs_func=samples, error_inputs_func=errors, dtypes=(torch.float32,))
-    result = Case("planted/float32/" + name, getattr(checks, name, None) or getattr(forms, name), info, torch.float32).run()
+    check = next(getattr(module, name) for module in (lifetime, checks, forms) if hasattr(module, name))
+    result = Case("planted/float32/" + name, check, info, torch.float32).run()
     found.append([body, name, result.status, result.detail])
 print(json.dumps(found))
 """
@@ -82,10 +103,14 @@ print(json.dumps(found))
 def planted(python):
     """(body, check) -> (status, detail) of operators made of what is planted."""
     everything = [(body, check) for body, (check, _) in FAULTS.items()] + PASSING
-    folder = Path(__file__).resolve().parents[1]
-    done = python(PLANT, folder, json.dumps(everything), SOFTNPU_MEMORY_CHECK="redzone,poison")
-    assert done.returncode == 0, done.stderr
-    return {(body, check): (status, detail) for body, check, status, detail in json.loads(done.stdout)}
+    found = {}
+    checked = {"SOFTNPU_MEMORY_CHECK": "redzone,poison"}  # whatever this process has
+    for name, variables in {**environment.VARIABLES, environment.CHECKED: checked}.items():
+        cases = [(body, check) for body, check in everything if environment.of(f"planted/{check}") == name]
+        done = python(PLANT, ROOT, json.dumps(cases), **variables)
+        assert done.returncode == 0, done.stderr
+        found |= {(body, check): (status, detail) for body, check, status, detail in json.loads(done.stdout)}
+    return found
 
 
 @pytest.mark.parametrize("body", FAULTS)
