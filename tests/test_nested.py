@@ -77,3 +77,78 @@ def test_an_encoder_skips_padding(first):
         result = encoder.npu()(x.npu(), src_key_padding_mask=padding.npu())
     torch.testing.assert_close(result.cpu()[~padding], expected[~padding], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(result.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+def heads(device, *lengths, dtype=torch.float32, first=True):
+    """Parts of two heads, which lie before the positions if `first`."""
+    numbers = torch.Generator().manual_seed(7)
+    made = [torch.randn(2, length, 4, generator=numbers) for length in lengths]
+    return [(part if first else part.transpose(0, 1).contiguous()).to(device, dtype) for part in made]
+
+
+PRODUCTS = {
+    "matmul": lambda x: x @ x.transpose(-1, -2),
+    "matmul of three": lambda x: (x @ x.transpose(-1, -2)) @ x,
+    "matmul with a matrix": lambda x: torch.matmul(x.transpose(1, 2).contiguous(), torch.eye(4, device=x.device, dtype=x.dtype)),
+    "attention": lambda x: nn.functional.scaled_dot_product_attention(x, x, x),
+    "attention with a scale": lambda x: nn.functional.scaled_dot_product_attention(x, x, x, scale=0.3),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_heads_and_their_gradients(name, dtype):
+    seen = []
+    for device in ("npu", "cpu"):
+        leaves = [part.requires_grad_() for part in heads(device, 2, 5, 3, dtype=dtype)]
+        result = PRODUCTS[name](torch.nested.as_nested_tensor(leaves))
+        sum(part.pow(2).sum() for part in result.unbind()).backward()
+        seen.append([x.detach().cpu() for x in [*result.unbind(), *(leaf.grad for leaf in leaves)]])
+        padded = torch.nested.to_padded_tensor(result.detach(), 0.0)
+        assert torch.equal(torch.nested.to_padded_tensor(result.detach().cpu(), 0.0), padded.cpu())
+        seen[-1].append(padded.cpu())
+    torch.testing.assert_close(*seen)
+
+
+def test_products_are_refused_as_on_the_cpu():
+    seen = []
+    for device in ("npu", "cpu"):
+        x = torch.nested.nested_tensor(heads(device, 2, 5))
+        with pytest.raises(RuntimeError) as refusal:
+            x @ x
+        seen.append(str(refusal.value).split("sizes")[0])
+        with pytest.raises(RuntimeError) as refusal:
+            nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        seen.append(str(refusal.value))
+    assert seen[:2] == seen[2:]
+
+
+def test_attention_over_jagged_sequences():
+    seen = []
+    for device in ("npu", "cpu"):
+        leaves = [part.requires_grad_() for part in heads(device, 2, 5, 3, first=False)]
+        x = torch.nested.as_nested_tensor(leaves, layout=torch.jagged).transpose(1, 2)
+        result = nn.functional.scaled_dot_product_attention(x, x, x).transpose(1, 2)
+        result.values().pow(2).sum().backward()
+        seen.append([x.detach().cpu() for x in [*result.unbind(), *(leaf.grad for leaf in leaves)]])
+        with pytest.raises(RuntimeError, match="No viable backend for scaled_dot_product_attention"):
+            nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+    torch.testing.assert_close(*seen)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: torch.masked_select(x, x > 0),
+        lambda x: x[x > 0],
+        lambda x: torch.nonzero(x > 0),
+        lambda x: torch.unique(x),
+        lambda x: torch.unique_consecutive(x),
+        lambda x: torch.unique(x.view(4, 15), dim=0),
+        lambda x: torch.unique(x, return_counts=True)[1],
+    ],
+)
+def test_a_result_has_a_storage_of_its_size(compute):
+    """Nested tensors take a buffer's whole storage."""
+    result = compute(torch.arange(60.0, device="npu").sub_(20).div_(4).floor_())
+    assert result.untyped_storage().nbytes() == result.nbytes

@@ -33,13 +33,21 @@ at::Tensor empty_in_order_of(const at::Tensor& like) {
   return empty_strided(like.sizes(), at::infer_dense_strides(like.sizes(), like.strides()), like.dtype());
 }
 
+// A tensor of torch.func's transforms. The fused operator has neither a batching rule nor a forward-mode derivative.
+bool is_transformed(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kTransforms({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
+  return tensor.key_set().has_any(kTransforms);
+}
+
 bool is_fused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& mask,
               double dropout) {
+  if (mask.has_value() && is_transformed(*mask)) return false;
   if (dropout != 0 || !at::isFloatingType(query.scalar_type()) || (mask.has_value() && mask->requires_grad())) return false;
   for (const at::Tensor* operand : {&query, &key, &value}) {
+    if (operand->is_nested() || is_transformed(*operand)) return false;
     if (operand->dim() != 4 || operand->scalar_type() != query.scalar_type() || operand->numel() == 0) return false;
     if (operand->size(0) != query.size(0) || operand->size(1) != query.size(1) || operand->size(3) != query.size(3)) return false;
-    if (operand->stride(-1) != 1) return false;
+    if (operand->stride(-1) != 1 || operand->_fw_grad(/*level=*/0).defined()) return false;
   }
   if (!mask.has_value()) return true;
   const int64_t scores[] = {query.size(0), query.size(1), query.size(2), key.size(2)};

@@ -1,5 +1,5 @@
-// Operators whose result size only the device knows: they wait for it. The result is made for the worst case first, and copied
-// into its own memory when it turned out to be much smaller.
+// Operators whose result size only the device knows: they wait for it. The result is made for the worst case first. Its storage
+// is cut to its size afterwards; a result that is much smaller than its memory is copied into memory of its own.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
@@ -23,10 +23,13 @@ void wait_for_inputs(const char* op) {
   getCurrentNPUStream().synchronize();
 }
 
+// The contiguous result of a call, over a storage of exactly its size: nested tensors and torch.save take the whole storage.
 at::Tensor compact(at::Tensor tensor) {
   constexpr size_t kNotWorthIt = 4096;
   const size_t reserved = tensor.storage().nbytes();
-  return reserved > kNotWorthIt && tensor.nbytes() < reserved / 2 ? tensor.clone() : tensor;
+  if (reserved > kNotWorthIt && tensor.nbytes() < reserved / 2) return tensor.clone();
+  tensor.storage().set_nbytes(tensor.nbytes());
+  return tensor;
 }
 
 at::Tensor nonzero(const at::Tensor& self) {
