@@ -99,3 +99,99 @@ def test_randomness_under_vmap_is_as_one_asks():
         different = vmap(draw, randomness="different")(x)
         assert torch.equal(same[0], same[1])
         assert not torch.equal(different[0], different[1])
+
+
+def attend(q):
+    return nn.functional.scaled_dot_product_attention(q, q, q)
+
+
+ATTENTION = {
+    "vmap": lambda q: vmap(attend)(q),
+    "vmap of a causal mask": lambda q: vmap(lambda x: nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True))(q),
+    "vmap over some": lambda q: vmap(lambda x: nn.functional.scaled_dot_product_attention(x, q[0], q[0]))(q),
+    "vmap nested": lambda q: vmap(vmap(attend))(q),
+    "grad": lambda q: grad(lambda x: attend(x).sum())(q[0]),
+    "gradients of samples": lambda q: vmap(grad(lambda x: attend(x).pow(2).sum()))(q),
+    "jacrev": lambda q: jacrev(attend)(q[0, :, :1, :2]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention(name):
+    q = torch.randn(3, 1, 2, 5, 8, generator=torch.Generator().manual_seed(1))
+    on_both(lambda device: ATTENTION[name](q.to(device)))
+
+
+def test_attention_has_a_forward_derivative():
+    """The CPU has none of its fused operator: the formula is asked instead."""
+    q, t = torch.randn(2, 1, 2, 5, 8, generator=torch.Generator().manual_seed(1)).unbind()
+    with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
+        expected = jvp(attend, (q,), (t,))
+    torch.testing.assert_close([x.cpu() for x in jvp(attend, (q.npu(),), (t.npu(),))], list(expected), rtol=1e-4, atol=1e-5)
+    with torch.autograd.forward_ad.dual_level():
+        dual = attend(torch.autograd.forward_ad.make_dual(q.npu(), t.npu()))
+        torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(dual).tangent.cpu(), expected[1], rtol=1e-4, atol=1e-5)
+
+
+LAYERS = {
+    **{cell.__name__: (cell, {}) for cell in (nn.RNNCell, nn.GRUCell, nn.LSTMCell, nn.RNN, nn.GRU, nn.LSTM)},
+    "GRU of two layers": (nn.GRU, {"num_layers": 2, "bidirectional": True}),
+    "LSTM of two layers": (nn.LSTM, {"num_layers": 2, "bidirectional": True}),
+    "LSTM with projections": (nn.LSTM, {"proj_size": 2}),
+}
+
+
+def recurrent(name, device, bias):
+    """A layer as a function of its input and its parameters, and these, in float64."""
+    kind, options = LAYERS[name]
+    layer = kind(3, 4, bias=bias, dtype=torch.float64, **options)
+    names = [key for key, _ in layer.named_parameters()]
+    x = torch.randn((2, 3) if "Cell" in name else (5, 2, 3), dtype=torch.float64)
+    given = [x, *(parameter.detach() for parameter in layer.parameters())]
+    tangents = [torch.randn_like(tensor) for tensor in given]
+    layer.to(device)
+
+    def run(x, *parameters):
+        return functional_call(layer, dict(zip(names, parameters, strict=True)), (x,))
+
+    return run, [tensor.to(device) for tensor in given], [tensor.to(device) for tensor in tangents]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", LAYERS)
+def test_recurrent_layers_have_forward_derivatives(name, bias):
+    def compute(device):
+        run, given, tangents = recurrent(name, device, bias)
+        of_all = jvp(run, tuple(given), tuple(tangents))
+        of_input = jvp(lambda x: run(x, *given[1:]), (given[0],), (tangents[0],))
+        of_weights = jvp(lambda *weights: run(given[0], *weights), tuple(given[1:]), tuple(tangents[1:]))
+        return of_all, of_input, of_weights
+
+    on_both(compute, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["GRUCell", "LSTMCell", "GRU", "LSTM"])
+def test_derivatives_of_recurrent_layers_of_second_order(name):
+    def compute(device):
+        run, given, _ = recurrent(name, device, True)
+
+        def total(x):
+            result = run(x, *given[1:])
+            return (result if isinstance(result, torch.Tensor) else result[0]).sum()
+
+        return hessian(total)(given[0]), jacfwd(jacfwd(total))(given[0])
+
+    on_both(compute, rtol=1e-9, atol=1e-9)
+
+
+def test_a_recurrent_cell_has_tangent_and_gradient_at_once():
+    def compute(device):
+        run, given, tangents = recurrent("GRUCell", device, True)
+        x = given[0].requires_grad_()
+        with torch.autograd.forward_ad.dual_level():
+            result = run(torch.autograd.forward_ad.make_dual(x, tangents[0]), *given[1:])
+            tangent = torch.autograd.forward_ad.unpack_dual(result).tangent
+            return torch.autograd.grad(result.sum() + tangent.sum(), x)
+
+    on_both(compute, rtol=1e-9, atol=1e-9)

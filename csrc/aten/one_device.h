@@ -26,7 +26,7 @@ struct OneDevice<kFunction> {
  private:
   template <class Argument>
   static void check(std::optional<c10::Device>& device, const Argument& argument) {
-    if constexpr (std::is_same_v<Argument, at::Tensor>) {
+    if constexpr (std::is_same_v<Argument, at::Tensor> || std::is_same_v<Argument, std::optional<at::Tensor>>) {
       c10::impl::check_and_update_common_device(device, argument, "an operator of npu", "tensor");
     }
   }

@@ -1,13 +1,62 @@
-// One step of an LSTM or a GRU, whose gates share a device call. Gradients that nobody asked for stay undefined.
+// One step of an LSTM or a GRU, whose gates share a device call. Gradients that nobody asked for stay undefined. PyTorch has no
+// forward-mode derivative of such a step: where an operand has a tangent, the step is composed of operators that have one.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_thnn_fused_gru_cell_ops.h>
+#include <ATen/ops/_thnn_fused_lstm_cell_ops.h>
+#include <ATen/ops/cat.h>
 #include <torch/library.h>
 
+#include "aten/autograd_bypass.h"
 #include "aten/device_scope.h"
+#include "aten/one_device.h"
 #include "aten/optional_tensor.h"
 #include "aten/outputs.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
 namespace {
+
+bool has_tangent(const at::Tensor& tensor) { return tensor.defined() && tensor._fw_grad(/*level=*/0).defined(); }
+bool has_tangent(const OptionalTensor& tensor) { return tensor.has_value() && has_tangent(*tensor); }
+
+at::Tensor plus(const at::Tensor& gates, const OptionalTensor& bias) { return is_given(bias) ? gates + *bias : gates; }
+
+// ---- LSTM ----
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates,
+                                                         const at::Tensor& cx, const OptionalTensor& input_bias,
+                                                         const OptionalTensor& hidden_bias) {
+  const DeviceScope scope(cx);
+  const Output state = sized(cx.sizes(), cx.options());
+  auto [hy, cy, workspace] = allocate(Outputs<3>{state, state, sized(input_gates.sizes(), input_gates.options())});
+  call::aclnnThnnFusedLstmCell(input_gates, hidden_gates, cx, input_bias, hidden_bias, hy, cy, workspace);
+  return {std::move(hy), std::move(cy), std::move(workspace)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> composed_lstm_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates,
+                                                                  const at::Tensor& cx, const OptionalTensor& input_bias,
+                                                                  const OptionalTensor& hidden_bias) {
+  const auto gates = (plus(input_gates, input_bias) + plus(hidden_gates, hidden_bias)).chunk(4, 1);
+  const at::Tensor input = gates[0].sigmoid(), forget = gates[1].sigmoid(), cell = gates[2].tanh(), output = gates[3].sigmoid();
+  at::Tensor cy = forget * cx + input * cell;
+  at::Tensor hy = output * cy.tanh();
+  return {std::move(hy), std::move(cy), at::cat({input, forget, cell, output}, 1)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_autograd(c10::DispatchKeySet keys, const at::Tensor& input_gates,
+                                                                  const at::Tensor& hidden_gates, const at::Tensor& cx,
+                                                                  const OptionalTensor& input_bias,
+                                                                  const OptionalTensor& hidden_bias) {
+  if (autograd_may_be_skipped(keys, input_gates, hidden_gates, cx, input_bias, hidden_bias)) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return OneDevice<&lstm_cell>::call(input_gates, hidden_gates, cx, input_bias, hidden_bias);
+  }
+  if (has_tangent(input_gates) || has_tangent(hidden_gates) || has_tangent(cx) || has_tangent(input_bias) ||
+      has_tangent(hidden_bias)) {
+    return composed_lstm_cell(input_gates, hidden_gates, cx, input_bias, hidden_bias);
+  }
+  return at::_ops::_thnn_fused_lstm_cell::redispatch(with_autograd(keys), input_gates, hidden_gates, cx, input_bias, hidden_bias);
+}
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const OptionalTensor& grad_hy, const OptionalTensor& grad_cy,
                                                                   const at::Tensor& cx, const at::Tensor& cy,
@@ -22,6 +71,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const Optional
   return {std::move(grad_gates), std::move(grad_cx), std::move(grad_bias)};
 }
 
+// ---- GRU ----
+
 // The workspace holds reset, input and new gate, the old state, and the hidden part of the new gate.
 constexpr int64_t kGruStates = 5, kGruGates = 3;
 
@@ -32,6 +83,30 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates, const
       allocate(Outputs<2>{sized(hx.sizes(), hx.options()), sized({hx.size(0), hx.size(1) * kGruStates}, hx.options())});
   call::aclnnSoftGruCell(input_gates, hidden_gates, hx, input_bias, hidden_bias, hy, workspace);
   return {std::move(hy), std::move(workspace)};
+}
+
+std::tuple<at::Tensor, at::Tensor> composed_gru_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates,
+                                                     const at::Tensor& hx, const OptionalTensor& input_bias,
+                                                     const OptionalTensor& hidden_bias) {
+  const auto from_input = plus(input_gates, input_bias).chunk(kGruGates, 1);
+  const auto from_hidden = plus(hidden_gates, hidden_bias).chunk(kGruGates, 1);
+  const at::Tensor reset = (from_input[0] + from_hidden[0]).sigmoid(), input = (from_input[1] + from_hidden[1]).sigmoid();
+  const at::Tensor fresh = (from_input[2] + reset * from_hidden[2]).tanh();
+  return {(hx - fresh) * input + fresh, at::cat({reset, input, fresh, hx, from_hidden[2]}, 1)};
+}
+
+std::tuple<at::Tensor, at::Tensor> gru_cell_autograd(c10::DispatchKeySet keys, const at::Tensor& input_gates,
+                                                     const at::Tensor& hidden_gates, const at::Tensor& hx,
+                                                     const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
+  if (autograd_may_be_skipped(keys, input_gates, hidden_gates, hx, input_bias, hidden_bias)) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return OneDevice<&gru_cell>::call(input_gates, hidden_gates, hx, input_bias, hidden_bias);
+  }
+  if (has_tangent(input_gates) || has_tangent(hidden_gates) || has_tangent(hx) || has_tangent(input_bias) ||
+      has_tangent(hidden_bias)) {
+    return composed_gru_cell(input_gates, hidden_gates, hx, input_bias, hidden_bias);
+  }
+  return at::_ops::_thnn_fused_gru_cell::redispatch(with_autograd(keys), input_gates, hidden_gates, hx, input_bias, hidden_bias);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_backward(const at::Tensor& grad_hy,
@@ -53,9 +128,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_thnn_fused_lstm_cell", TORCH_FN(OneDevice<&lstm_cell>::call));
   m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
-  m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
+  m.impl("_thnn_fused_gru_cell", TORCH_FN(OneDevice<&gru_cell>::call));
   m.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell_autograd));
+  m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell_autograd));
 }
 
 }  // namespace torch_npu
