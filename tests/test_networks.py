@@ -316,3 +316,44 @@ def test_ctc_loss_takes_lengths_from_anywhere(lengths):
         return F.ctc_loss(x.log_softmax(-1), y, torch.tensor([5, 4], device=device), torch.tensor([2, 3], device=device))
 
     check(loss, random(5, 2, 4), labels)
+
+
+STATISTICS = {
+    "batch_norm": lambda x, mean, var: F.batch_norm(x, mean, var, training=True),
+    "instance_norm": lambda x, mean, var: F.instance_norm(x, mean, var, use_input_stats=True),
+    "native_batch_norm": lambda x, mean, var: torch.native_batch_norm(x, None, None, mean, var, True, 0.1, 1e-5),
+    "out": lambda x, mean, var: torch.native_batch_norm(
+        x, None, None, mean, var, True, 0.1, 1e-5, out=[x.new_empty(0) for _ in range(3)]
+    ),
+    "evaluation": lambda x, mean, var: F.batch_norm(x, mean, var),
+    "evaluation of instances": lambda x, mean, var: F.instance_norm(x, mean, var, use_input_stats=False),
+}
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@pytest.mark.parametrize("given", ["mean", "var"])
+def test_one_running_statistic_without_the_other_is_refused_at_the_call(name, given):
+    seen = []
+    for device in ("npu", "cpu"):
+        x, statistic = torch.ones(3, 4, 5, device=device), torch.ones(4, device=device)
+        with pytest.raises((RuntimeError, ValueError)) as refusal:
+            STATISTICS[name](x, *((statistic, None) if given == "mean" else (None, statistic)))
+        seen.append((refusal.type, str(refusal.value)))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("missing", [("mean",), ("var",), ("mean", "var")])
+def test_a_gradient_of_batch_norm_without_its_statistics_is_refused(training, missing):
+    """The CPU crashes."""
+    x, statistic = torch.ones(3, 4, device="npu"), torch.ones(4, device="npu")
+    needed = [None if name in missing else statistic for name in ("mean", "var")]
+    statistics = [statistic, statistic, *needed] if training else [*needed, statistic, statistic]
+    with pytest.raises(ValueError, match=f"must be given in {'training' if training else 'evaluation'} mode"):
+        torch.ops.aten.native_batch_norm_backward(x, x, None, *statistics, training, 1e-5, [True] * 3)
+
+
+def test_batch_norm_in_evaluation_mode_needs_statistics():
+    x = torch.ones(3, 4, device="npu")
+    with pytest.raises(ValueError, match="must be given in evaluation mode"):
+        torch.native_batch_norm(x, None, None, None, None, False, 0.1, 1e-5)

@@ -253,3 +253,28 @@ def test_layers_are_made_without_initialisation():
     assert layer.weight.is_npu
     nn.init.orthogonal_(layer.weight)
     assert torch.equal(nn.utils.parameters_to_vector(layer.parameters())[:12].cpu(), layer.weight.detach().flatten().cpu())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm`")
+@pytest.mark.parametrize("make", [parametrizations.weight_norm, nn.utils.weight_norm])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dim", [0, 1, 2, None])
+def test_normalised_weights_of_half_precision_learn(make, dtype, dim):
+    def run(device):
+        layer = make(nn.Conv1d(4, 3, 2), dim=dim).to(device, dtype)
+        x = torch.randn(2, 4, 5).to(device, dtype).requires_grad_()
+        layer(x).pow(2).sum().backward()
+        return x.grad, [parameter.grad for parameter in layer.parameters()]
+
+    on_both(run, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_norms_of_weights_are_kept_in_float(dtype):
+    def run(device):
+        v, g = torch.randn(5, 3).to(device, dtype), torch.rand(5, 1).to(device, dtype)
+        weight, norms = torch._weight_norm_interface(v, g)
+        assert norms.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        return norms, torch.ops.aten._weight_norm_interface_backward(torch.ones_like(weight), v, g, norms, 0)
+
+    on_both(run, rtol=0.02, atol=0.02)

@@ -23,6 +23,10 @@ void check_mixed_dtypes(const at::Tensor& input, std::initializer_list<std::refe
               "parameters with input of ", input.scalar_type());
 }
 
+void check_running_statistics(const OptionalTensor& mean, const OptionalTensor& var) {
+  TORCH_CHECK_VALUE(is_given(mean) == is_given(var), "running_mean and running_var must either both be None or neither be None");
+}
+
 Outputs<3> masked(Output first, Output second, Output third, std::array<bool, 3> mask) {
   Outputs<3> outputs{std::move(first), std::move(second), std::move(third)};
   for (size_t index = 0; index < 3; ++index) outputs[index].wanted = mask[index];
@@ -34,6 +38,8 @@ Outputs<3> masked(Output first, Output second, Output third, std::array<bool, 3>
 Outputs<3> batch_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
                       const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training, double /*momentum*/,
                       double /*eps*/) {
+  check_running_statistics(running_mean, running_var);
+  TORCH_CHECK_VALUE(training || is_given(running_mean), "running_mean and running_var must be given in evaluation mode");
   check_mixed_dtypes(input, {weight, bias, running_mean, running_var});
   TORCH_CHECK(!training || input.numel() > 0,
               "input tensor must have at least one element, but got input_sizes = ", input.sizes());
@@ -43,9 +49,13 @@ Outputs<3> batch_norm(const at::Tensor& input, const OptionalTensor& weight, con
 }
 
 Outputs<3> batch_norm_backward(const at::Tensor& /*grad_out*/, const at::Tensor& input, const OptionalTensor& weight,
-                               const OptionalTensor& running_mean, const OptionalTensor& /*running_var*/,
-                               const OptionalTensor& /*save_mean*/, const OptionalTensor& /*save_invstd*/, bool /*train*/,
-                               double /*eps*/, std::array<bool, 3> output_mask) {
+                               const OptionalTensor& running_mean, const OptionalTensor& running_var,
+                               const OptionalTensor& save_mean, const OptionalTensor& save_invstd, bool train, double /*eps*/,
+                               std::array<bool, 3> output_mask) {
+  TORCH_CHECK_VALUE(!train || (is_given(save_mean) && is_given(save_invstd)),
+                    "save_mean and save_invstd must be given in training mode: the forward call returned them");
+  TORCH_CHECK_VALUE(train || (is_given(running_mean) && is_given(running_var)),
+                    "running_mean and running_var must be given in evaluation mode");
   const auto options = input.options().dtype(statistics_dtype(input, is_given(weight) ? weight : running_mean));
   const Output parameter = sized({input.size(1)}, options);
   return masked(formatted_like(input), parameter, parameter, output_mask);
@@ -59,7 +69,7 @@ Outputs<2> batch_norm_update_stats(const at::Tensor& input, const OptionalTensor
 
 Outputs<2> weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim) {
   TORCH_CHECK(dim == 0 || dim == v.dim() - 1, "fused kernels can only be applied for first or last dim");
-  const at::ScalarType dtype = g.scalar_type() == at::kBFloat16 ? at::kFloat : g.scalar_type();
+  const at::ScalarType dtype = at::isReducedFloatingType(g.scalar_type()) ? at::kFloat : g.scalar_type();
   Output norms = sized(g.sizes(), g.options().dtype(dtype));
   norms.strides = Sizes(g.strides());
   return {sized(v.sizes(), v.options()), norms};
