@@ -424,7 +424,10 @@ def foreach_adapter(op, function):
     restriction = ", ".join([*lists, *scalar_lists])
     inplace = schema.kind() == SchemaKind.inplace
     lines = [f"{signature(schema, symbol)} {{", f"  at::native::check_foreach_api_restrictions({restriction});"]
-    lines += [f"  if (!can_use_one_launch({{{', '.join(lists)}}}, {scalar_text}, {promotes})) return {slow};"]
+    tests = [f"!can_use_one_launch({{{', '.join(lists)}}}, {scalar_text}, {promotes})"]
+    if inplace and len(lists) > 1:
+        tests += [f"overlaps_in_part(self, {{{', '.join(lists[1:])}}})"]
+    lines += [f"  if ({' || '.join(tests)}) return {slow};"]
     lines += [f"  const DeviceScope scope({lists[0]});"]
     result = op.outputs[0].name if op.outputs else None
     if inplace:

@@ -120,3 +120,52 @@ def test_factors_are_not_rounded_to_half_precision():
     zero, first, second = ([torch.full((3,), value, dtype=torch.bfloat16, device="npu")] for value in (0, 15, 17))
     for factors in ([1.003], torch.tensor([1.003])):
         assert torch._foreach_addcmul(zero, first, second, factors)[0].tolist() == [256] * 3  # 255 with a rounded factor
+
+
+def overlapping(device):
+    """One tensor twice, two that share a part, and one by itself, over two buffers."""
+    base, apart = torch.arange(1.0, 13.0, device=device), torch.full((4,), 2.0, device=device)
+    return {"a": base[:4], "b": base[2:6], "c": apart}, [base, apart]
+
+
+SEQUENTIAL = {
+    "exp_": ["aa", "ab"],
+    "neg_": ["aaa", "ab"],
+    "add_": ["aa cc", "ab cc", "aa aa", "ca ac", "ab ba", "aa cb"],
+    "mul_": ["aa cc", "ab cc", "aa aa", "ca ac", "ab ba", "aa cb"],
+    "maximum_": ["ca ac", "ab ba"],
+    "pow_": ["ca ac", "ab ba"],
+    "copy_": ["ca ac", "aa cc", "ab ba"],
+    "lerp_": ["ca ac cc", "ab ba cc"],
+    "addcmul_": ["ca ac cc", "aa cc cc", "ab ba cc", "ca ac ac"],
+    "addcdiv_": ["ca ac cc", "aa cc cc", "ab ba cc", "ca ac ac"],
+}
+
+
+@pytest.mark.parametrize(("name", "lists"), [(name, lists) for name, all in SEQUENTIAL.items() for lists in all])
+def test_lists_that_overlap_are_taken_in_order_or_refused_as_on_the_cpu(name, lists):
+    seen = []
+    for device in ("npu", "cpu"):
+        tensors, buffers = overlapping(device)
+        try:
+            getattr(torch, f"_foreach_{name}")(*([tensors[letter] for letter in letters] for letters in lists.split()))
+            seen.append([buffer.tolist() for buffer in buffers])
+        except RuntimeError as refusal:
+            assert "refer to a single memory location" in str(refusal)
+            seen.append(str(refusal))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("name", ["add_", "mul_", "div_"])
+@pytest.mark.parametrize("number", [2.0, [2.0, 3.0], "another", "own"])
+def test_numbers_reach_a_tensor_that_is_twice_in_its_list_twice(name, number):
+    seen = []
+    for device in ("npu", "cpu"):
+        x = torch.full((4,), 3.0, device=device)
+        given = {"another": torch.tensor(2.0, device=device), "own": x[0]}.get(str(number), number)
+        try:
+            getattr(torch, f"_foreach_{name}")([x, x], given)
+            seen.append(x.tolist())
+        except RuntimeError as refusal:
+            seen.append(str(refusal))
+    assert seen[0] == seen[1]

@@ -1,5 +1,6 @@
 #include "aten/foreach.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/ForeachUtils.h>
 #include <ATen/ops/_foreach_add_native.h>
 #include <ATen/ops/_foreach_addcdiv_native.h>
@@ -22,6 +23,15 @@ bool can_use_one_launch(at::ArrayRef<at::TensorList> lists, at::ArrayRef<at::Sca
   const bool any_truth = std::any_of(scalars.begin(), scalars.end(), [](const at::Scalar& scalar) { return scalar.isBoolean(); });
   return lists[0][0].device().type() == kDeviceType && dtype != at::kBool && !at::isComplexType(dtype) && !any_truth &&
          at::native::can_use_fast_route(lists, scalars, integers_become_floating);
+}
+
+bool overlaps_in_part(at::TensorList written, at::ArrayRef<at::TensorList> read) {
+  for (const at::TensorList& list : read) {
+    for (size_t index = 0; index < written.size(); ++index) {
+      if (at::get_overlap_status(written[index], list[index]) == at::MemOverlapStatus::Partial) return true;
+    }
+  }
+  return false;
 }
 
 std::vector<at::Tensor> empty_as(at::TensorList like) {
@@ -62,7 +72,9 @@ std::vector<at::Tensor> pointwise(at::TensorList self, at::TensorList tensor1, a
 template <PointwiseCall kCall, SlowInplace kSlow>
 void pointwise_inplace(at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, Scalars scalars) {
   at::native::check_foreach_api_restrictions(self, tensor1, tensor2, scalars);
-  if (!can_use_one_launch({self, tensor1, tensor2}, scalars, true)) return kSlow(self, tensor1, tensor2, scalars);
+  if (!can_use_one_launch({self, tensor1, tensor2}, scalars, true) || overlaps_in_part(self, {tensor1, tensor2})) {
+    return kSlow(self, tensor1, tensor2, scalars);
+  }
   increment_versions(self);
   const DeviceScope scope(self);
   kCall(self, tensor1, tensor2, on_device(scalars, self[0].scalar_type()), self);
@@ -86,6 +98,11 @@ bool fits_as_number(const at::Tensor& other, at::TensorList self) {
          (other.is_cpu() || other.device() == self[0].device());
 }
 
+// The call for the first tensor would change the number for the next one.
+bool is_part_of_one(const at::Tensor& other, at::TensorList self) {
+  return std::any_of(self.begin(), self.end(), [&](const at::Tensor& tensor) { return tensor.is_alias_of(other); });
+}
+
 using NumberCall = void (*)(at::ITensorListRef, const at::Tensor&, at::ITensorListRef);
 using NumberSlow = std::vector<at::Tensor> (*)(at::TensorList, const at::Tensor&);
 using NumberSlowInplace = void (*)(at::TensorList, const at::Tensor&);
@@ -103,7 +120,9 @@ std::vector<at::Tensor> with_number(at::TensorList self, const at::Tensor& other
 template <NumberCall kCall, NumberSlowInplace kSlow, bool kFloating>
 void with_number_inplace(at::TensorList self, const at::Tensor& other) {
   at::native::check_foreach_api_restrictions(self);
-  if (!fits_as_number(other, self) || !can_use_one_launch({self}, {}, kFloating)) return kSlow(self, other);
+  if (!fits_as_number(other, self) || !can_use_one_launch({self}, {}, kFloating) || is_part_of_one(other, self)) {
+    return kSlow(self, other);
+  }
   increment_versions(self);
   const DeviceScope scope(self);
   kCall(self, other, self);
@@ -146,7 +165,7 @@ std::vector<at::Tensor> norm(at::TensorList self, const at::Scalar& ord, std::op
 
 void copy_inplace(at::TensorList self, at::TensorList src, bool non_blocking) {
   at::native::check_foreach_api_restrictions(self, src);
-  if (!can_use_one_launch({self, src}, {}, false)) {
+  if (!can_use_one_launch({self, src}, {}, false) || overlaps_in_part(self, {src})) {
     return at::native::foreach_tensor_copy_list_kernel_slow_(self, src, non_blocking);
   }
   increment_versions(self);

@@ -17,6 +17,11 @@ inline void increment_versions(at::TensorList written) {
   for (const at::Tensor& tensor : written) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
+// Whether a tensor of `written` shares a part of its memory, but not all of it, with the tensor at the same place of one of the
+// `read` lists. In-place operators refuse such a pair; one launch would not look. Tensors at different places may share memory:
+// the device takes the places in order.
+bool overlaps_in_part(at::TensorList written, at::ArrayRef<at::TensorList> read);
+
 // One new tensor like each.
 std::vector<at::Tensor> empty_as(at::TensorList like);
 
