@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from support import two_devices
 
 N = 100_000
 
@@ -360,3 +361,113 @@ def test_half_precision_uniform_has_the_resolution_of_its_dtype():
 def test_a_state_that_is_no_tensor_is_named():
     with pytest.raises(TypeError, match=r"new_state must be a tensor, .* but got int"):
         torch.npu.set_rng_state(3)
+
+
+def test_a_poisson_number_has_its_moments_at_any_rate():
+    for rate in (0.5, 9.9, 10.1, 150.0, 1e4, 1e12):
+        drawn = torch.poisson(torch.full((N,), rate, device="npu", dtype=torch.float64))
+        assert drawn.mean().item() == pytest.approx(rate, rel=5 * rate**-0.5 * N**-0.5)
+        assert drawn.var().item() == pytest.approx(rate, rel=0.05)
+        assert torch.equal(drawn, drawn.floor())
+    assert torch.poisson(torch.tensor([0.0, float("inf")], device="npu")).tolist() == [0, float("inf")]
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("draw", [torch.poisson, torch.bernoulli, lambda x: x.multinomial(1), lambda x: torch.normal(0.0, x)])
+def test_a_parameter_out_of_its_range_is_refused(draw, dtype, value):
+    for device in ("npu", "cpu"):
+        if device == "cpu" and dtype == torch.float16 and value != value:
+            continue
+        with pytest.raises(RuntimeError):
+            draw(torch.tensor([0.5, value], dtype=dtype, device=device))
+            torch.npu.synchronize()
+
+
+def test_a_negative_rate_is_refused_in_the_words_of_the_cpu():
+    with pytest.raises(RuntimeError, match="invalid Poisson rate, expected rate to be non-negative"):
+        torch.poisson(torch.tensor([1.0, -1.0], device="npu"))
+        torch.npu.synchronize()
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x, value: x.uniform_(value, 1),
+        lambda x, value: x.uniform_(0, value),
+        lambda x, value: x.normal_(0, value),
+        lambda x, value: x.exponential_(value),
+        lambda x, value: x.geometric_(value),
+        lambda x, value: x.log_normal_(0, value),
+        lambda x, value: x.cauchy_(0, value),
+        lambda x, value: x.bernoulli_(value),
+        lambda x, value: torch.dropout(x, value, True),
+        lambda x, value: torch.alpha_dropout(x, value, True),
+        lambda x, value: torch.rrelu(x, value, 0.5, True),
+    ],
+)
+def test_numbers_out_of_their_range_are_judged_as_on_the_cpu(draw, value):
+    seen = []
+    for device in ("npu", "cpu"):
+        try:
+            draw(torch.zeros(3, device=device), value)
+            seen.append("accepted")
+        except RuntimeError as refusal:
+            seen.append(str(refusal))
+    assert seen[0] == seen[1]
+
+
+# With a generator of another device.
+DRAWS_BY_A_GENERATOR = {
+    "rand": lambda x, g: torch.rand(3, device=x.device, generator=g),
+    "randn": lambda x, g: torch.randn(3, device=x.device, generator=g),
+    "randint": lambda x, g: torch.randint(3, (3,), device=x.device, generator=g),
+    "randperm": lambda x, g: torch.randperm(3, device=x.device, generator=g),
+    "normal": lambda x, g: torch.normal(0.0, 1.0, (3,), device=x.device, generator=g),
+    "normal of tensors": lambda x, g: torch.normal(x, x, generator=g),
+    "normal of a mean": lambda x, g: torch.normal(x, 1.0, generator=g),
+    "normal of a deviation": lambda x, g: torch.normal(1.0, x, generator=g),
+    "normal_": lambda x, g: x.normal_(generator=g),
+    "uniform_": lambda x, g: x.uniform_(generator=g),
+    "bernoulli": lambda x, g: torch.bernoulli(x, generator=g),
+    "bernoulli_": lambda x, g: x.bernoulli_(generator=g),
+    "bernoulli_ of a tensor": lambda x, g: x.bernoulli_(x, generator=g),
+    "exponential_": lambda x, g: x.exponential_(generator=g),
+    "geometric_": lambda x, g: x.geometric_(0.5, generator=g),
+    "log_normal_": lambda x, g: x.log_normal_(generator=g),
+    "cauchy_": lambda x, g: x.cauchy_(generator=g),
+    "random_": lambda x, g: x.random_(generator=g),
+    "random_ to": lambda x, g: x.random_(3, generator=g),
+    "multinomial": lambda x, g: torch.multinomial(x, 1, generator=g),
+    "poisson": lambda x, g: torch.poisson(x, generator=g),
+    "standard_gamma": lambda x, g: torch._standard_gamma(x, generator=g),
+    "dirichlet": lambda x, g: torch._sample_dirichlet(x, generator=g),
+    "binomial": lambda x, g: torch.binomial(x, x, generator=g),
+    "rrelu": lambda x, g: torch.ops.aten.rrelu_with_noise(x, x.clone(), 0.1, 0.3, True, g),
+    "rand_like": lambda x, g: torch.rand_like(x, generator=g),
+    "randint_like": lambda x, g: torch.randint_like(x, 3, generator=g),
+    "trunc_normal_": lambda x, g: torch.nn.init.trunc_normal_(x, generator=g),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS_BY_A_GENERATOR)
+def test_a_generator_of_another_device_is_refused(name):
+    draw = DRAWS_BY_A_GENERATOR[name]
+    words = {"npu": "cpu", "cpu": "npu"}
+    for device, other in words.items():
+        with pytest.raises(
+            RuntimeError, match=f"Expected a '{device}' (?:device type for generator|generator device) but found '{other}'"
+        ):
+            draw(torch.full((3,), 0.5, device=device), torch.Generator(other))
+    draw(torch.full((3,), 0.5, device="npu"), torch.Generator("npu"))
+
+
+@two_devices
+@pytest.mark.parametrize("name", DRAWS_BY_A_GENERATOR)
+def test_a_generator_of_another_npu_is_refused(name):
+    draw = DRAWS_BY_A_GENERATOR[name]
+    for device, other in (("npu:0", "npu:1"), ("npu:1", "npu:0")):
+        with pytest.raises(RuntimeError, match=f"{device}.* found .*{other}"):
+            draw(torch.full((3,), 0.5, device=device), torch.Generator(other))
+        draw(torch.full((3,), 0.5, device=device), torch.Generator(device))

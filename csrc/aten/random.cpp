@@ -2,6 +2,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/DistributionTemplates.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/view_as_real.h>
 #include <torch/library.h>
@@ -9,6 +10,7 @@
 #include "acl/symbol.h"
 #include "aclnn/aclnn_soft_philox.h"
 #include "aten/device_scope.h"
+#include "aten/exact.h"
 #include "aten/infer.h"
 #include "core/generator.h"
 #include "core/graph.h"
@@ -51,12 +53,22 @@ struct Philox {
   int exceptions_ = std::uncaught_exceptions();
 };
 
+bool is_given(const OptionalGenerator& generator) { return generator.has_value() && generator->defined(); }
+
+// A generator of npu alone brings a call here, whatever the tensor's device is.
+void check_device(const OptionalGenerator& generator, const at::Tensor& tensor) {
+  if (!is_given(generator)) return;
+  const c10::Device found = generator->device(), expected = tensor.device();
+  TORCH_CHECK(found.type() == expected.type(), "Expected a '", expected.type(), "' device type for generator but found '",
+              found.type(), "'");
+  TORCH_CHECK(found == expected, "Expected a generator of ", expected, ", the device of the tensor, but found a generator of ",
+              found, ". Make it by torch.Generator(device=\"", expected, "\").");
+}
+
 // For one launch on the device of a tensor: every element may take four numbers.
 Philox draw(const OptionalGenerator& generator, const at::Tensor& tensor) {
-  // A generator of npu alone brings a call here, whatever the tensor's device is.
-  TORCH_CHECK(!generator.has_value() || tensor.device().type() == kDeviceType, "Expected a '", tensor.device().type(),
-              "' device type for generator but found '", generator->device().type(), "'");
-  const at::Generator& source = generator.has_value() && generator->defined() ? *generator : getDefaultNPUGenerator();
+  check_device(generator, tensor);
+  const at::Generator& source = is_given(generator) ? *generator : getDefaultNPUGenerator();
   if (captures_exist()) [[unlikely]] {
     if (NPUGraph* graph = NPUGraph::capturing(getCurrentNPUStream())) {
       find_read_philox();
@@ -78,8 +90,9 @@ bool has_normal(const at::Tensor& tensor) { return tensor.is_floating_point() &&
 void check_uniform(at::ScalarType dtype, double from, double to) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "check_uniform_bounds", [&] {
     const auto largest = static_cast<double>(std::numeric_limits<scalar_t>::max());
-    TORCH_CHECK(std::abs(from) <= largest, "from is out of bounds for ", dtype);
-    TORCH_CHECK(std::abs(to) <= largest, "to is out of bounds for ", dtype);
+    const caffe2::TypeMeta type = caffe2::TypeMeta::Make<scalar_t>();
+    TORCH_CHECK(std::abs(from) <= largest, "from is out of bounds for ", type);
+    TORCH_CHECK(std::abs(to) <= largest, "to is out of bounds for ", type);
     TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
     TORCH_CHECK(to - from <= largest, "uniform_ expects to-from <= std::numeric_limits<", dtype, ">::max(), but found to=", to,
                 " and from=", from, " which result in to-from to exceed the limit");
@@ -101,19 +114,31 @@ at::Tensor& uniform_(at::Tensor& self, double from, double to, OptionalGenerator
   return self;
 }
 
+// The device takes mean and deviation in float32, so that for float64 what is wider is applied here.
+bool is_wider_than_float(const at::Tensor& tensor, std::initializer_list<double> numbers) {
+  return tensor.scalar_type() == at::kDouble && rounds_to_float(numbers);
+}
+
+void fill_normal(const at::Tensor& self, double mean, double std, const OptionalGenerator& generator) {
+  const bool wider = is_wider_than_float(self, {mean, std});
+  {
+    const Philox philox = draw(generator, self);
+    call::aclnnInplaceNormal(self, wider ? 0 : static_cast<float>(mean), wider ? 1 : static_cast<float>(std), philox.seed,
+                             philox.offset);
+  }
+  if (wider) self.mul_(std).add_(mean);
+}
+
 at::Tensor& normal_(at::Tensor& self, double mean, double std, OptionalGenerator generator) {
   TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
   check_dtype(has_normal(self) || self.is_complex(), "normal_kernel_cpu", self);
   const DeviceScope scope(self);
-  const Philox philox = draw(generator, self);
   if (self.is_complex()) {
-    const at::Tensor parts = at::view_as_real(self);
     // The variance of a complex number is shared by its two parts.
-    call::aclnnInplaceNormal(parts, static_cast<float>(mean), static_cast<float>(std / std::sqrt(2.0)), philox.seed,
-                             philox.offset);
-    return self;
+    fill_normal(at::view_as_real(self), mean, std / std::sqrt(2.0), generator);
+  } else {
+    fill_normal(self, mean, std, generator);
   }
-  call::aclnnInplaceNormal(self, static_cast<float>(mean), static_cast<float>(std), philox.seed, philox.offset);
   return self;
 }
 
@@ -252,10 +277,22 @@ at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out
 
 // ---- distributions with tensor parameters ----
 
+at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator) {
+  check_deviations(std);
+  check_dtype(has_normal(mean), "normal_kernel_cpu", mean);
+  check_device(generator, mean);
+  const DeviceScope scope(mean, std);
+  auto [out] = allocate(Outputs<1>{sized(at::infer_size_dimvector(mean.sizes(), std.sizes()), mean.options())});
+  const Philox philox = draw(generator, out);
+  call::aclnnNormalTensorTensor(mean, std, philox.seed, philox.offset, out);
+  return out;
+}
+
 at::Tensor normal_tensor_float(const at::Tensor& mean, double std, OptionalGenerator generator) {
   TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
   check_dtype(has_normal(mean), "normal_kernel_cpu", mean);
   const DeviceScope scope(mean);
+  if (is_wider_than_float(mean, {std})) return normal_tensor_tensor(mean, at::full_like(mean, std), std::move(generator));
   auto [out] = allocate(infer::dense_like_self(mean));
   const Philox philox = draw(generator, mean);
   call::aclnnNormalTensorFloat(mean, static_cast<float>(std), philox.seed, philox.offset, out);
@@ -266,19 +303,10 @@ at::Tensor normal_float_tensor(double mean, const at::Tensor& std, OptionalGener
   check_deviations(std);
   check_dtype(has_normal(std), "normal_kernel_cpu", std);
   const DeviceScope scope(std);
+  if (is_wider_than_float(std, {mean})) return normal_tensor_tensor(at::full_like(std, mean), std, std::move(generator));
   auto [out] = allocate(infer::dense_like_self(std));
   const Philox philox = draw(generator, std);
   call::aclnnNormalFloatTensor(static_cast<float>(mean), std, philox.seed, philox.offset, out);
-  return out;
-}
-
-at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator) {
-  check_deviations(std);
-  check_dtype(has_normal(mean), "normal_kernel_cpu", mean);
-  const DeviceScope scope(mean, std);
-  auto [out] = allocate(Outputs<1>{sized(at::infer_size_dimvector(mean.sizes(), std.sizes()), mean.options())});
-  const Philox philox = draw(generator, out);
-  call::aclnnNormalTensorTensor(mean, std, philox.seed, philox.offset, out);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/native/Distributions.h>
 #include <ATen/ops/empty.h>
 
+#include <cmath>
 #include <limits>
 
 #include "kernels.h"
@@ -69,6 +70,7 @@ void binomial(const at::Tensor& count, const at::Tensor& prob, int64_t seed, int
   out.copy_(draw_each(counts, seed, offset, [&](int64_t i, Sequence& sequence) {
     const auto fraction = [&] { return sequence.next_fraction(); };
     BaseSampler<double, decltype(fraction)> fractions(fraction);
+    if (std::isnan(trials[i])) return trials[i];  // ATen's loop would not end
     return sample_binomial<double, double>(trials[i], probability[i], fractions);
   }));
 }

@@ -4,6 +4,7 @@
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/mul.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -103,6 +104,41 @@ uint64_t whole_range(at::ScalarType type) {
 uint64_t threshold_of(double probability) {
   TORCH_CHECK(probability >= 0 && probability <= 1, "a probability has to be between 0 and 1, it is ", probability);
   return uint64_t(std::ceil(probability * 0x1p32));
+}
+
+// From this rate on rejection is faster than counting; its constants hold from 10 on.
+constexpr double kRejectionRate = 10;
+
+// How many exponential waits fit into `rate`.
+double count_waits(double rate, Sequence& sequence) {
+  double events = 0;
+  const double limit = std::exp(-rate);
+  for (double product = sequence.next_fraction(); product > limit; product *= sequence.next_fraction()) ++events;
+  return events;
+}
+
+// Hoermann, "The transformed rejection method for generating Poisson random variables" (1993), algorithm PTRS. The cost does not
+// depend on the rate.
+double reject_until_poisson(double rate, Sequence& sequence) {
+  const double b = 0.931 + 2.53 * std::sqrt(rate);
+  const double a = -0.059 + 0.02483 * b;
+  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4);
+  const double accepted_at_once = 0.9277 - 3.6224 / (b - 2);
+  for (;;) {
+    const double u = sequence.next_fraction() - 0.5;
+    const double v = sequence.next_fraction();
+    const double distance = 0.5 - std::abs(u);
+    const double events = std::floor((2 * a / distance + b) * u + rate + 0.43);
+    if (distance >= 0.07 && v <= accepted_at_once) return events;
+    if (events < 0 || (distance < 0.013 && v > distance)) continue;
+    const double height = std::log(v * inverse_alpha / (a / (distance * distance) + b));
+    if (height <= events * std::log(rate) - rate - std::lgamma(events + 1)) return events;
+  }
+}
+
+double next_poisson(double rate, Sequence& sequence) {
+  if (std::isinf(rate)) return rate;
+  return rate < kRejectionRate ? count_waits(rate, sequence) : reject_until_poisson(rate, sequence);
 }
 
 }  // namespace
@@ -228,23 +264,18 @@ void cauchy(at::Tensor& selfRef, double median, double sigma, int64_t seed, int6
                    [=](double u) { return median + sigma * std::tan(3.141592653589793 * (u - 0.5)); });
 }
 
-// Counts how many exponential waits fit into `rate`; a large rate is split, as sums of Poisson numbers are Poisson numbers.
 void poisson(const at::Tensor& self, int64_t seed, int64_t offset, at::Tensor& out) {
-  constexpr double kLargest = 500;
   const at::Tensor rates = self.to(at::kDouble).contiguous();
   at::Tensor result = at::empty_like(rates);
   const double* rate = rates.const_data_ptr<double>();
   double* data = result.mutable_data_ptr<double>();
+  TORCH_CHECK(std::all_of(rate, rate + rates.numel(), [](double value) { return value >= 0; }),
+              "invalid Poisson rate, expected rate to be non-negative");
   at::parallel_for(0, rates.numel(), 64, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       // The element's place goes into the seed: each one has a stream of its own.
       Sequence sequence({uint64_t(seed) + 0x9E3779B97F4A7C15 * uint64_t(i + 1), uint64_t(offset)});
-      double events = 0;
-      for (double left = rate[i]; left > 0; left -= kLargest) {
-        const double limit = std::exp(-std::min(left, kLargest));
-        for (double product = sequence.next_fraction(); product > limit; product *= sequence.next_fraction()) ++events;
-      }
-      data[i] = events;
+      data[i] = next_poisson(rate[i], sequence);
     }
   });
   out.copy_(result);
