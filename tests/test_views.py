@@ -127,3 +127,33 @@ def test_fills_reach_the_one_element_of_an_expanded_tensor():
     with pytest.warns(UserWarning, match="masked_fill_ on expanded tensors"):
         x.masked_fill_(torch.tensor([True, False, False, False], device="npu"), 4)
     assert x.tolist() == [4] * 4
+
+
+STRIDED = {
+    "set_": lambda x, size, stride: x.new_empty(0).set_(x.untyped_storage(), 0, size, stride),
+    "set_ of a tensor": lambda x, size, stride: x.new_empty(0).set_(x, 0, size, stride),
+    "as_strided": torch.as_strided,
+    "as_strided_": lambda x, size, stride: x.as_strided_(size, stride),
+    "as_strided_copy": torch.as_strided_copy,
+    "as_strided_scatter": lambda x, size, stride: torch.as_strided_scatter(x, x[:2], size, stride),
+    "empty_strided": lambda x, size, stride: torch.empty_strided(size, stride, device=x.device).zero_(),
+    "new_empty_strided": lambda x, size, stride: x.new_empty_strided(size, stride).zero_(),
+}
+
+
+SHAPES = [((2,), (-1,)), ((2, 2), (2, -1)), ((2,), (-3,)), ((-2,), (1,)), ((0,), (-1,)), ((1,), (-1,))]
+
+
+@pytest.mark.parametrize(("size", "stride"), SHAPES)
+@pytest.mark.parametrize("name", STRIDED)
+def test_negative_strides_and_sizes_are_judged_as_on_the_cpu(name, size, stride):
+    seen = []
+    for device in ("npu", "cpu"):
+        try:
+            result = STRIDED[name](torch.zeros(6, device=device), size, stride)
+            seen.append((result.shape, result.stride()))
+        except RuntimeError as refusal:
+            seen.append(str(refusal))
+    assert seen[0] == seen[1]
+    if -1 in stride and min(size) > 1:
+        assert "negative" in seen[0].lower() or "overflow" in seen[0]

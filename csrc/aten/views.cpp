@@ -58,14 +58,16 @@ at::Tensor& set_storage_(at::Tensor& self, at::Storage source, int64_t offset, a
   const DeviceScope scope(self);
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(offset);
+  // The bytes follow from the strides as given, so that negative ones are refused: set_sizes_and_strides() replaces them.
+  size_t bytes = 0;
   if (stride.data() == nullptr) {
     impl->set_sizes_contiguous(size);
+    bytes = at::detail::computeStorageNbytesContiguous(size, self.dtype().itemsize(), offset);
   } else {
     impl->set_sizes_and_strides(size, stride);
+    bytes = at::detail::computeStorageNbytes(size, stride, self.dtype().itemsize(), offset);
   }
-  if (self.numel() > 0) {
-    grow_storage(self, at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.dtype().itemsize(), offset));
-  }
+  if (self.numel() > 0) grow_storage(self, bytes);
   return self;
 }
 
