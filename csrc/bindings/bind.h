@@ -7,8 +7,13 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/library.h>
 
+#include <exception>
 #include <memory>
 #include <string>
+
+namespace torch_npu {
+struct InterpreterLock;
+}
 
 namespace torch_npu::bindings {
 
@@ -32,6 +37,10 @@ void bind_tensor_constructor(pybind11::module_& module);
 
 // Runs what Python does on the signals that came, on the main thread, and throws what that raises; see core/wait.h.
 void check_signals();
+// For what signal handlers raised in destructors; see core/late_errors.h.
+void keep_interrupt(std::exception_ptr interrupt);
+// See core/wait.h.
+const InterpreterLock& interpreter_lock();
 
 // For the moment when the interpreter begins to end. It unwinds threads that come for its lock from then on, and C++ does not let
 // them through its destructors but ends the process (Python up to 3.13). After this call such threads sleep instead.

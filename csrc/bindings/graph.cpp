@@ -11,14 +11,6 @@ namespace {
 
 namespace py = pybind11;
 
-// Letting go of a graph waits for its last replay, which may wait for Python.
-struct DeleteWithoutGil {
-  void operator()(NPUGraph* graph) const {
-    const py::gil_scoped_release no_gil;
-    delete graph;
-  }
-};
-
 NPUStream unpack(int64_t id, int64_t device, int64_t type) {
   return NPUStream(c10::Stream::unpack3(id, checked_device(device), static_cast<c10::DeviceType>(type)));
 }
@@ -41,7 +33,7 @@ uintptr_t end_group(int64_t id, int64_t device, int64_t type) {
 }  // namespace
 
 void bind_graph(py::module_& module) {
-  py::class_<NPUGraph, std::unique_ptr<NPUGraph, DeleteWithoutGil>>(module, "_NPUGraph")
+  py::class_<NPUGraph>(module, "_NPUGraph")
       .def(py::init<>())
       .def(
           "capture_begin",

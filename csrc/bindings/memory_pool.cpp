@@ -8,18 +8,6 @@ namespace {
 
 namespace py = pybind11;
 
-// Who frees memory may wait for streams, and those for Python.
-struct DeleteWithoutGil {
-  template <typename Object>
-  void operator()(Object* object) const {
-    const py::gil_scoped_release no_gil;
-    delete object;
-  }
-};
-
-template <typename Object>
-using Owner = std::unique_ptr<Object, DeleteWithoutGil>;
-
 // Functions of the user, or null for the allocator of torch_npu.
 struct PyAllocator {
   const AllocatorFunctions* functions = nullptr;
@@ -45,18 +33,18 @@ void bind_memory_pool(py::module_& module) {
     if (allocator.functions != nullptr) use_allocator(allocator.functions);
   });
 
-  py::class_<MemoryPool, Owner<MemoryPool>>(module, "_MemPool")
+  py::class_<MemoryPool>(module, "_MemPool")
       .def(py::init([](const PyAllocator* allocator) {
-             return Owner<MemoryPool>(new MemoryPool(allocator != nullptr ? allocator->functions : nullptr));
+             return std::make_unique<MemoryPool>(allocator != nullptr ? allocator->functions : nullptr);
            }),
            py::arg("allocator") = nullptr)
       .def_property_readonly("id", &MemoryPool::id)
       .def("use_count", &MemoryPool::use_count);
-  py::class_<UsePool, Owner<UsePool>>(module, "_UsePool")
+  py::class_<UsePool>(module, "_UsePool")
       .def(py::init(
-          [](const MemoryPool& pool, int64_t device) { return Owner<UsePool>(new UsePool(pool, checked_device(device))); }))
+          [](const MemoryPool& pool, int64_t device) { return std::make_unique<UsePool>(pool, checked_device(device)); }))
       .def(py::init(
-          [](c10::MempoolId_t pool, int64_t device) { return Owner<UsePool>(new UsePool(pool, checked_device(device))); }));
+          [](c10::MempoolId_t pool, int64_t device) { return std::make_unique<UsePool>(pool, checked_device(device)); }));
 }
 
 }  // namespace torch_npu::bindings

@@ -1,4 +1,5 @@
 #include "bindings/bind.h"
+#include "core/late_errors.h"
 #include "core/launch_trace.h"
 #include "core/wait.h"
 
@@ -17,4 +18,6 @@ PYBIND11_MODULE(_C, module) {
   torch_npu::bindings::bind_tensor_constructor(module);
   torch_npu::set_python_location(torch_npu::bindings::python_location);
   torch_npu::set_interrupt_check(torch_npu::bindings::check_signals);
+  torch_npu::set_interpreter_lock(&torch_npu::bindings::interpreter_lock());
+  torch_npu::set_interrupt_keeper(torch_npu::bindings::keep_interrupt);
 }

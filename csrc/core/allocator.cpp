@@ -8,6 +8,8 @@
 #include "acl/symbol.h"
 #include "core/allocator_settings.h"
 #include "core/device_cache.h"
+#include "core/graph_parts.h"
+#include "core/open_captures.h"
 #include "core/pluggable_allocator.h"
 #include "core/shared_memory.h"
 #include "core/uncached_memory.h"
@@ -154,6 +156,7 @@ struct Allocator final : c10::DeviceAllocator {
 
   void emptyCache(c10::MempoolId_t pool) override {
     if (is_in_bad_fork()) return;
+    if (!captures_exist()) let_kept_graphs_go();
     collect_sent_memory();
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
       if (!has_context(device)) continue;
@@ -257,7 +260,6 @@ void recordStream(const at::DataPtr& pointer, NPUStream stream) {
   const Owner owner = owner_of(pointer);
   if (owner.block != nullptr) return owner.block->cache->device.record_stream(owner.block, stream);
   if (owner.piece != nullptr) return UncachedMemory::of(owner.piece->stream.device_index()).record_stream(owner.piece, stream);
-  if (record_stream_of_received(pointer, stream)) return;
   if (const at::DataPtr* sent = sent_memory_of(pointer)) recordStream(*sent, stream);
 }
 

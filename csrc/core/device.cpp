@@ -12,6 +12,7 @@
 #include "core/exit_report.h"
 #include "core/launch_trace.h"
 #include "core/log.h"
+#include "core/open_captures.h"
 #include "core/options.h"
 #include "core/uncached_memory.h"
 #include "core/wait.h"
@@ -188,6 +189,7 @@ void synchronize_device(c10::DeviceIndex index) {
   const c10::DeviceIndex device = checked_device(index);
   refuse_in_forked_child();
   if (!has_context(device)) return;
+  before_wait();
   const BoundDevice bound(device);
   wait_in_slices(
       "aclrtSynchronizeDeviceWithTimeout",

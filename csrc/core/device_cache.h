@@ -1,7 +1,7 @@
 // The cached memory of one device: what allocator.h promises, device by device.
 //
-// Thread-safe, by one lock, which is held while the device is asked for memory, but not while streams are waited for or functions
-// of the user are called: who finds what it needs in the cache never waits for those.
+// Thread-safe, by one lock, which is held while the device is asked for memory, but not while the device is waited for or
+// functions of the user are called: who finds what it needs in the cache never waits for those.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -24,6 +24,8 @@
 
 namespace torch_npu {
 
+enum class PoolUser : bool { kProgram, kGraph };
+
 class DeviceCache {
  public:
   explicit DeviceCache(c10::DeviceIndex device)
@@ -41,12 +43,15 @@ class DeviceCache {
   // What the device gave, of which `block` is a part; of an expandable segment, the pages that it lies on.
   MemoryRange segment_of(const Block& block) const;
 
-  // Gives segments of a pool that are free back to the device, after waiting for the streams that used them. {0, 0}: of the
-  // default pool and of those that nobody can name any more.
+  // Gives segments of a pool that are free back to the device, after waiting for all work (core/all_work.h); not while graphs use
+  // the pool. {0, 0}: of the default pool and of those that nobody can name any more. Where the wait fails the segments are kept,
+  // and the failure is thrown. Without effect while a graph is captured.
   void release_cached(c10::MempoolId_t pool = {0, 0});
 
-  // Pools live from the first retain to the last release.
-  void retain_pool(c10::MempoolId_t id, const AllocatorFunctions* source);
+  // Pools live from the first retain to the last drop. drop_pool() returns whether the pool then has segments left, which nobody
+  // can name any more: they go back with release_cached(). release_pool() does both, and throws as release_cached().
+  void retain_pool(c10::MempoolId_t id, const AllocatorFunctions* source, PoolUser user = PoolUser::kProgram);
+  bool drop_pool(c10::MempoolId_t id, PoolUser user) noexcept;
   void release_pool(c10::MempoolId_t id);
   size_t pool_use_count(c10::MempoolId_t id) const;
 
@@ -127,6 +132,9 @@ class DeviceCache {
   void wait_for_users(HeldLock& lock);
   void user_is_done(Block* block);
 
+  template <typename Action>
+  void for_each_free_segment(c10::MempoolId_t pool, Action&& action);
+  bool has_free_segments(c10::MempoolId_t pool);
   std::vector<Block*> take_segments(c10::MempoolId_t pool);
   std::vector<Block*> take_oldest_segments(size_t bytes);
   void release_segments(HeldLock& lock, const std::vector<Block*>& segments);
@@ -140,7 +148,7 @@ class DeviceCache {
   [[noreturn]] void out_of_memory(HeldLock& lock, size_t bytes, c10::StreamId id);
 
   const c10::DeviceIndex device_;
-  std::mutex release_mutex_;  // one thread at a time waits for streams and releases; taken before the next one
+  std::mutex release_mutex_;  // one thread at a time waits for the device and releases; taken before the next one
   mutable Lock mutex_;        // guards the following
   CacheSettings settings_;
   BlockPool default_pool_;

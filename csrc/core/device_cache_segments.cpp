@@ -1,30 +1,20 @@
 // How DeviceCache takes segments from the device and gives them back.
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 
 #include "acl/symbol.h"
+#include "core/all_work.h"
 #include "core/device_cache.h"
 #include "core/device_cache_parts.h"
-#include "core/graph.h"
+#include "core/graph_parts.h"
 #include "core/log.h"
+#include "core/open_captures.h"
 #include "core/shared_memory.h"
 #include "core/wait.h"
 
 namespace torch_npu {
-namespace {
-
-// Waits for a stream. One that its owner has destroyed has no work left.
-void finish(const NPUStream& stream) {
-  {
-    const BoundDevice bound(stream.device_index());
-    aclrtStreamStatus status{};
-    if (ACL_FN(aclrtStreamQuery)(stream.stream(), &status) == ACL_ERROR_RT_INVALID_HANDLE) return;
-  }
-  stream.synchronize();
-}
-
-}  // namespace
 
 // A new segment as one block; if the device has none, what can be freed is freed first. Null if that did not help.
 Block* DeviceCache::grow(HeldLock& lock, StreamCache& cache, size_t size, bool is_small) {
@@ -42,6 +32,7 @@ Block* DeviceCache::grow(HeldLock& lock, StreamCache& cache, size_t size, bool i
 
 // Null if there is no memory for it.
 Block* DeviceCache::ask_for_block(HeldLock& lock, StreamCache& cache, size_t size, bool is_small) {
+  bind_device();  // marks of streams of other devices may have been looked at
   const bool may_expand = settings_.expands && !is_small && cache.pool.source == nullptr;
   if (const ExpandablePlace place = may_expand ? find_place(cache, size) : ExpandablePlace(); place.segment != nullptr) {
     return expand(cache, place);
@@ -81,6 +72,12 @@ void DeviceCache::remove_segment(Block* first) {
 Block* DeviceCache::shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t size, bool is_small) {
   ++stats_.num_alloc_retries;
   lock.unlock();
+  const NoCaptures no_captures;
+  if (!no_captures.holds()) {
+    lock.lock();
+    return nullptr;
+  }
+  let_kept_graphs_go();
   collect_sent_memory();
   const std::lock_guard turn(release_mutex_);
   const UninterruptedWaits scope;  // what the user does then may want that lock
@@ -148,8 +145,10 @@ size_t DeviceCache::allowed() const {
 }
 
 void DeviceCache::release_cached(c10::MempoolId_t pool) {
-  if (captures_exist()) return;  // streams cannot be waited for; the next call does it
+  const NoCaptures no_captures;
+  if (!no_captures.holds()) return;  // the device cannot be waited for; the next call does it
   const BoundDevice bound(device_);
+  if (has_free_segments(pool)) wait_for_all_work();  // without the locks, so that it can be interrupted
   const std::lock_guard turn(release_mutex_);
   const UninterruptedWaits scope;
   HeldLock lock(mutex_);
@@ -157,7 +156,7 @@ void DeviceCache::release_cached(c10::MempoolId_t pool) {
   release_segments(lock, take_segments(pool));
 }
 
-void DeviceCache::retain_pool(c10::MempoolId_t id, const AllocatorFunctions* source) {
+void DeviceCache::retain_pool(c10::MempoolId_t id, const AllocatorFunctions* source, PoolUser user) {
   const std::lock_guard lock(mutex_);
   const auto [entry, is_new] = pools_.try_emplace(id);
   BlockPool& pool = entry->second;
@@ -166,19 +165,24 @@ void DeviceCache::retain_pool(c10::MempoolId_t id, const AllocatorFunctions* sou
     pool.source = source;
   }
   ++pool.use_count;
+  if (user == PoolUser::kGraph) ++pool.graph_count;
+}
+
+bool DeviceCache::drop_pool(c10::MempoolId_t id, PoolUser user) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = pools_.find(id);
+  if (found == pools_.end()) return false;
+  BlockPool& pool = found->second;
+  --pool.use_count;
+  if (user == PoolUser::kGraph) --pool.graph_count;
+  if (!pool.is_dropped()) return false;
+  if (pool.segments > 0) return true;
+  pools_.erase(found);
+  return false;
 }
 
 void DeviceCache::release_pool(c10::MempoolId_t id) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = pools_.find(id);
-    if (found == pools_.end() || --found->second.use_count > 0) return;
-    if (found->second.segments == 0) {
-      pools_.erase(found);
-      return;
-    }
-  }
-  release_cached(id);
+  if (drop_pool(id, PoolUser::kProgram)) release_cached(id);
 }
 
 size_t DeviceCache::pool_use_count(c10::MempoolId_t id) const {
@@ -187,23 +191,38 @@ size_t DeviceCache::pool_use_count(c10::MempoolId_t id) const {
   return found == pools_.end() ? 0 : found->second.use_count;
 }
 
-// The segments that are free, stream by stream, out of their caches.
-std::vector<Block*> DeviceCache::take_segments(c10::MempoolId_t id) {
-  std::vector<Block*> segments;
-  const auto collect = [&](BlockPool& pool) {
+// Calls `action` for each block of which a segment, or pages, can be given back. Not of a pool that graphs use: replays write to
+// blocks that were freed while their graph was captured.
+template <typename Action>
+void DeviceCache::for_each_free_segment(c10::MempoolId_t id, Action&& action) {
+  const auto visit = [&](BlockPool& pool) {
+    if (pool.graph_count > 0) return;
     for (const auto& [stream, cache] : pool.caches) {
       join_recent(*cache);
-      for (Block* block = cache->small.whole_segments(); block != nullptr; block = block->next) segments.push_back(block);
+      for (Block* block = cache->small.whole_segments(); block != nullptr; block = block->next) action(block);
       for (Block* block : cache->large) {
-        if (!block->is_split() || has_whole_pages(*block)) segments.push_back(block);
+        if (!block->is_split() || has_whole_pages(*block)) action(block);
       }
     }
   };
   const bool is_default = default_pool_.id == id;
-  if (is_default) collect(default_pool_);
+  if (is_default) visit(default_pool_);
   for (auto& [other, pool] : pools_) {
-    if (other == id || (is_default && pool.is_dropped())) collect(pool);
+    if (other == id || (is_default && pool.is_dropped())) visit(pool);
   }
+}
+
+bool DeviceCache::has_free_segments(c10::MempoolId_t id) {
+  const std::lock_guard lock(mutex_);
+  bool any = false;
+  for_each_free_segment(id, [&](const Block*) { any = true; });
+  return any;
+}
+
+// Takes them out of their caches, stream by stream.
+std::vector<Block*> DeviceCache::take_segments(c10::MempoolId_t id) {
+  std::vector<Block*> segments;
+  for_each_free_segment(id, [&](Block* block) { segments.push_back(block); });
   for (Block*& block : segments) {
     leave(block);
     if (block->is_split()) block = detach_pages(block);
@@ -236,27 +255,33 @@ void DeviceCache::collect_garbage(HeldLock& lock, size_t bytes) {
   const size_t wanted = static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes;
   if (wanted <= threshold) return;
   lock.unlock();
+  const auto relock = c10::make_scope_exit([&] {
+    if (!lock.owns_lock()) lock.lock();
+  });
+  const NoCaptures no_captures;
+  if (!no_captures.holds()) return;
   const std::lock_guard turn(release_mutex_);
   const UninterruptedWaits scope;
   lock.lock();
   release_segments(lock, take_oldest_segments(wanted - threshold));
 }
 
-// The last users of a segment may still run, and the device frees at once: their stream is waited for. Where that fails its
-// segments are kept, and the failure is thrown in the end.
+// The last users of a segment may still run, on any stream, and the device frees at once: all work is waited for. Where that
+// fails the segments are kept, and the failure is thrown. No capture may begin meanwhile (NoCaptures).
 void DeviceCache::release_segments(HeldLock& lock, const std::vector<Block*>& segments) {
-  std::unordered_map<const StreamCache*, bool> is_done;
   FirstFailure failure;
-  for (Block* block : segments) block->requested = 0;
-  lock.unlock();
-  for (const Block* block : segments) {
-    const auto [entry, is_new] = is_done.try_emplace(block->cache, false);
-    if (is_new) entry->second = failure.attempt([&] { finish(block->cache->stream); });
-    if (entry->second) failure.attempt([&] { free_at_source(*block); });
+  bool is_idle = true;
+  if (!segments.empty()) {
+    for (Block* block : segments) block->requested = 0;
+    lock.unlock();
+    is_idle = failure.attempt(wait_for_all_work);
+    if (is_idle) {
+      for (const Block* block : segments) failure.attempt([&] { free_at_source(*block); });
+    }
+    lock.lock();
   }
-  lock.lock();
   for (Block* block : segments) {
-    if (is_done.at(block->cache)) {
+    if (is_idle) {
       failure.attempt([&] { release_segment(block); });
     } else {
       enter(block);

@@ -4,8 +4,23 @@
 #include "core/device_cache.h"
 #include "core/device_cache_parts.h"
 #include "core/graph.h"
+#include "core/known_streams.h"
 
 namespace torch_npu {
+namespace {
+
+// An event behind what the stream holds now; null if the device refuses, as it does at exit.
+PooledEvent* mark_end(NPUStream stream) noexcept {
+  try {
+    NPUEvent event;
+    event.record(stream);
+    return event.release();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
 
 // Streams must neither be marked nor asked while a graph is captured.
 void DeviceCache::free_for_users(Block* block) {
@@ -23,18 +38,22 @@ void DeviceCache::record_deferred() {
   }
 }
 
-// Marks the end of what the other users of `block` hold now; it is free when all marks are reached.
+// Marks the end of what the other users of `block` hold now; it is free when all marks are reached. A stream that cannot be
+// marked may still use the block: it is tried again later.
 void DeviceCache::record_users(Block* block) {
-  const std::vector<NPUStream> users = std::exchange(block->users, {});
-  for (const NPUStream stream : users) {
-    try {
-      PooledEvent* event = take_event(stream.device_index(), Timing::kOff);
-      record_event(*event, stream);
+  for (const NPUStream stream : std::exchange(block->users, {})) {
+    if (PooledEvent* event = mark_end(stream)) {
       pending_[stream].push_back({event, block});
       ++pending_count_;
       ++block->pending_events;
-    } catch (const std::exception&) {  // at exit there is no device to wait for
+    } else if (!is_destroyed(stream)) {
+      block->users.push_back(stream);
     }
+  }
+  if (!block->users.empty()) {
+    deferred_.push_back(block);
+    ++pending_count_;
+    ++block->pending_events;
   }
   if (block->pending_events > 0) return;
   ++block->pending_events;

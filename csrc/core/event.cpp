@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "acl/symbol.h"
+#include "core/open_captures.h"
 #include "core/uncached_memory.h"
 #include "core/wait.h"
 
@@ -67,15 +68,21 @@ void block_stream(const PooledEvent& event, NPUStream stream) {
 }
 
 bool event_reached(const PooledEvent& event) {
+  before_wait();
   aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
   ACL_CALL(aclrtQueryEventStatus, event.handle, &status);
   return status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
 }
 
-void synchronize_event(const PooledEvent& event) {
+void wait_for_event(const PooledEvent& event) {
+  before_wait();
   const BoundDevice bound(event.device);
   wait_in_slices("aclrtSynchronizeEventWithTimeout",
                  [&event](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeEventWithTimeout)(event.handle, milliseconds); });
+}
+
+void synchronize_event(const PooledEvent& event) {
+  wait_for_event(event);
   after_synchronize();
 }
 

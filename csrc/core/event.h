@@ -29,6 +29,8 @@ C10_EXPORT void record_event(const PooledEvent& event, NPUStream stream);
 C10_EXPORT void block_stream(const PooledEvent& event, NPUStream stream);
 C10_EXPORT bool event_reached(const PooledEvent& event);
 C10_EXPORT void synchronize_event(const PooledEvent& event);
+// The same for whoever gives memory back: errors of earlier frees are left for the program's next synchronising call.
+C10_EXPORT void wait_for_event(const PooledEvent& event);
 // Milliseconds from `start` to `end`; throws unless both have timing and are reached.
 C10_EXPORT double elapsed_ms(const PooledEvent& start, const PooledEvent& end);
 // Microseconds of the device's clock at the mark; throws unless the event has timing and is reached.
@@ -55,9 +57,16 @@ class NPUEvent {
   void block(NPUStream stream) const {
     if (event_ != nullptr) block_stream(*event_, stream);
   }
+  // The caller gives it back, by return_event(); null if it was never recorded.
+  PooledEvent* release() { return std::exchange(event_, nullptr); }
+
   bool query() const { return event_ == nullptr || event_reached(*event_); }
   void synchronize() const {
     if (event_ != nullptr) synchronize_event(*event_);
+  }
+  // wait_for_event()
+  void wait() const {
+    if (event_ != nullptr) wait_for_event(*event_);
   }
 
  private:

@@ -203,6 +203,7 @@ struct BlockPool {
   c10::MempoolId_t id{0, 0};                   // {0, 0}: the pool of all who name none
   const AllocatorFunctions* source = nullptr;  // where segments come from; null: the device
   size_t use_count = 0;                        // who may still name it; not counted for {0, 0}
+  size_t graph_count = 0;                      // those of them that are graphs
   size_t segments = 0;
   StreamCache* newest_cache = nullptr;  // that of the last allocation
   std::unordered_map<c10::StreamId, std::unique_ptr<StreamCache>> caches{};

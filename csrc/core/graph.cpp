@@ -3,21 +3,26 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
-#include <vector>
 
 #include "acl/symbol.h"
+#include "core/all_work.h"
 #include "core/allocator.h"
 #include "core/device_cache.h"
 #include "core/generator.h"
+#include "core/late_errors.h"
 #include "core/memory_pool.h"
 #include "core/pluggable_allocator.h"
 #include "core/uncached_memory.h"
+#include "core/wait.h"
 
 namespace torch_npu {
 namespace {
 
 constexpr size_t kMostGenerators = 32;
 constexpr size_t kStateBytes = 2 * sizeof(uint64_t);
+constexpr const char* kOtherThread =
+    "this NPUGraph is being captured by another thread, and a capture ends on the thread where it began (unless its "
+    "capture_error_mode is 'relaxed'): call capture_end() or reset() there";
 
 // Seed and offset for a replay that draws `count` numbers, and moves the offset behind them.
 std::array<uint64_t, 2> take_numbers(const at::Generator& generator, uint64_t count) {
@@ -28,55 +33,16 @@ std::array<uint64_t, 2> take_numbers(const at::Generator& generator, uint64_t co
   return {impl->current_seed(), offset};
 }
 
-// Those that are being captured.
-struct Registry {
-  std::mutex mutex;
-  std::vector<std::pair<aclmdlRI, NPUGraph*>> graphs;  // guarded by mutex
-};
-
-Registry& registry() {
-  static auto* const instance = new Registry;
-  return *instance;
-}
-
-// What a stream is captured for; null if it is not.
-aclmdlRI captured_for(NPUStream stream) {
-  const BoundDevice bound(stream.device_index());
-  auto status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
-  aclmdlRI graph = nullptr;
-  ACL_CALL(aclmdlRICaptureGetInfo, stream.stream(), &status, &graph);
-  return status == ACL_MODEL_RI_CAPTURE_STATUS_NONE ? nullptr : graph;
-}
-
-// Streams of every device may take part in a capture.
-template <typename Function>
-void for_each_cache(const Function& function) {
-  for (c10::DeviceIndex device = 0; device < device_count(); ++device) function(device_cache(device));
-}
-
-void release_pool(c10::MempoolId_t pool) {
-  for_each_cache([&](DeviceCache& cache) { cache.release_pool(pool); });
-}
-
 }  // namespace
 
-constinit std::atomic<int> detail::captures{0};
-
-bool is_capturing(NPUStream stream) { return captures_exist() && captured_for(stream) != nullptr; }
-
 NPUGraph* NPUGraph::capturing(NPUStream stream) {
-  if (!captures_exist()) return nullptr;
-  const aclmdlRI graph = captured_for(stream);
-  if (graph == nullptr) return nullptr;
-  Registry& known = registry();
-  const std::lock_guard lock(known.mutex);
-  const auto found = std::ranges::find(known.graphs, graph, [](const auto& entry) { return entry.first; });
-  return found == known.graphs.end() ? nullptr : found->second;
+  const std::optional<CapturedFor> found = capture_of(stream);
+  return found ? found->graph : nullptr;
 }
 
 std::optional<c10::MempoolId_t> capture_pool(NPUStream stream) {
-  const NPUGraph* graph = NPUGraph::capturing(stream);
-  return graph == nullptr ? std::nullopt : std::optional(graph->pool_);
+  const std::optional<CapturedFor> found = capture_of(stream);
+  return found ? std::optional(found->pool) : std::nullopt;
 }
 
 void refuse_wait_in_capture(const char* what, const char* why) {
@@ -88,72 +54,76 @@ void refuse_wait_in_capture(const char* what, const char* why) {
 
 NPUGraph::~NPUGraph() {
   if (is_in_bad_fork()) return;
+  const InterpreterUnlocked unlocked;  // the work that is waited for may need Python
   try {
-    reset();
-  } catch (const std::exception& error) {
-    TORCH_WARN("a graph of npu was not let go: ", error.what());
+    if (drop_capture()) {
+      reset();
+    } else {
+      abandon_capture(*this, std::exchange(parts_, {}));
+    }
+  } catch (...) {
+    raise_later(std::current_exception());
+    if (!parts_.is_empty()) keep_graph(std::exchange(parts_, {}));
   }
 }
 
 void NPUGraph::check_captured() const {
-  TORCH_CHECK(graph_ != nullptr,
+  TORCH_CHECK(parts_.graph != nullptr,
               "this NPUGraph holds no graph; capture one first, with torch.npu.graph() or capture_begin() and ", "capture_end()");
 }
 
 void NPUGraph::capture_begin(std::optional<c10::MempoolId_t> pool, aclmdlRICaptureMode mode) {
-  TORCH_CHECK(graph_ == nullptr && !captured_, "this NPUGraph has captured a graph already; make another one, or reset() it");
+  TORCH_CHECK(parts_.is_empty(), "this NPUGraph has captured a graph already; make another one, or reset() it");
   TORCH_CHECK(plugged_allocator() == nullptr && !UncachedMemory::is_in_use(),
               "a graph keeps its memory in a pool, which needs the caching allocator of torch_npu; do not capture without it");
   const NPUStream stream = getCurrentNPUStream();
   TORCH_CHECK(stream.id() != 0, "the default stream cannot be captured; make another one current, as torch.npu.graph() does");
-  device_ = stream.device_index();
-  pool_ = pool.value_or(new_pool_id());
-  for_each_cache([&](DeviceCache& cache) { cache.retain_pool(pool_, nullptr); });
+  parts_.device = stream.device_index();
+  parts_.pool = pool.value_or(new_pool_id());
+  retain_graph_pool(parts_.pool);
   try {
-    ACL_CALL(aclmdlRICaptureBegin, stream.stream(), mode);
+    begin_capture(*this, stream, parts_.pool, mode);
+    captured_ = stream;
+    parts_.states = allocate_memory(kMostGenerators * kStateBytes);
   } catch (...) {
-    release_pool(std::exchange(pool_, {0, 0}));
+    discard();
     throw;
   }
-  captured_ = stream;
-  ++detail::captures;
-  ++detail::allocation_watchers;
-  {
-    Registry& known = registry();
-    const std::lock_guard lock(known.mutex);
-    known.graphs.emplace_back(captured_for(stream), this);
-  }
-  try {
-    states_ = allocate_memory(kMostGenerators * kStateBytes);
-  } catch (...) {
-    reset();
-    throw;
-  }
-}
-
-void NPUGraph::stop_capturing() {
-  captured_.reset();
-  {
-    Registry& known = registry();
-    const std::lock_guard lock(known.mutex);
-    std::erase_if(known.graphs, [&](const auto& entry) { return entry.second == this; });
-  }
-  --detail::allocation_watchers;
-  --detail::captures;
 }
 
 void NPUGraph::capture_end() {
   TORCH_CHECK(captured_, "capture_end() without capture_begin()");
-  const BoundDevice bound(device_);
-  const NPUStream stream = getCurrentNPUStream();
-  TORCH_CHECK(stream == *captured_, "a capture ends on the stream where it began, but another one is current");
-  const aclError code = ACL_FN(aclmdlRICaptureEnd)(stream.stream(), &graph_);
-  const std::string reason = code == ACL_SUCCESS ? std::string() : acl::describe(code, "aclmdlRICaptureEnd");
-  stop_capturing();
-  if (code == ACL_SUCCESS) return;
-  graph_ = nullptr;
-  reset();
-  TORCH_CHECK(false, reason);
+  TORCH_CHECK(getCurrentNPUStream(captured_->device_index()) == *captured_,
+              "a capture ends on the stream where it began, but another one is current");
+  const std::optional<EndedCapture> ended = end_capture(*this);
+  TORCH_CHECK(ended, kOtherThread);
+  captured_.reset();
+  parts_.graph = ended->graph;
+  if (parts_.graph != nullptr) return;
+  discard();
+  TORCH_CHECK(false, ended->failure);
+}
+
+// Ends a capture whose graph is not wanted, if there is one. False if another thread has to do that.
+bool NPUGraph::drop_capture() {
+  if (!captured_) return true;
+  const std::optional<EndedCapture> ended = end_capture(*this);
+  if (!ended) return false;
+  captured_.reset();
+  parts_.graph = ended->graph;
+  return true;
+}
+
+// Lets a graph go that was never replayed.
+void NPUGraph::discard() noexcept {
+  randoms_.clear();
+  const c10::MempoolId_t pool = parts_.pool;
+  try {
+    drop_capture();
+    if (let_go(parts_)) give_back_pool(pool);
+  } catch (...) {
+    raise_later(std::current_exception());
+  }
 }
 
 NPUGraph::Random& NPUGraph::random_of(const at::Generator& generator) {
@@ -165,7 +135,7 @@ NPUGraph::Random& NPUGraph::random_of(const at::Generator& generator) {
 
 void* NPUGraph::state_of(const Random& random) const {
   const auto position = std::ranges::find(randoms_, &random, [](const Random& each) { return &each; });
-  return static_cast<char*>(states_.get()) + kStateBytes * static_cast<size_t>(position - randoms_.begin());
+  return static_cast<char*>(parts_.states.get()) + kStateBytes * static_cast<size_t>(position - randoms_.begin());
 }
 
 void NPUGraph::register_generator(const at::Generator& generator) {
@@ -182,7 +152,7 @@ NPUGraph::Draw NPUGraph::draw(const at::Generator& generator, uint64_t count) {
 
 // Behind the last replay, which may still read the old ones on another stream.
 void NPUGraph::write_states(NPUStream stream) {
-  replayed_.block(stream);
+  parts_.replayed.block(stream);
   for (Random& random : randoms_) {
     const std::array<uint64_t, 2> words = take_numbers(random.generator, random.drawn);
     ACL_CALL(aclrtMemcpyAsync, state_of(random), sizeof words, words.data(), sizeof words, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE,
@@ -192,42 +162,41 @@ void NPUGraph::write_states(NPUStream stream) {
 
 void NPUGraph::replay() {
   check_captured();
-  const BoundDevice bound(device_);
+  const BoundDevice bound(parts_.device);
   const NPUStream stream = getCurrentNPUStream();
   TORCH_CHECK(!is_capturing(stream), "a graph cannot be replayed while the current stream is being captured for another one");
   if (!randoms_.empty()) write_states(stream);
-  ACL_CALL(aclmdlRIExecuteAsync, graph_, stream.stream());
-  replayed_.record(stream);
+  ACL_CALL(aclmdlRIExecuteAsync, parts_.graph, stream.stream());
+  parts_.replayed.record(stream);
 }
 
 void NPUGraph::reset() {
-  if (pool_ == c10::MempoolId_t{0, 0}) return;
-  const BoundDevice bound(device_);
-  if (captured_) {
-    ACL_FN(aclmdlRICaptureEnd)(captured_->stream(), &graph_);
-    stop_capturing();
-  }
-  const c10::MempoolId_t pool = std::exchange(pool_, {0, 0});
-  try {
-    replayed_.synchronize();
-  } catch (const std::exception& error) {
-    TORCH_WARN("the last replay of a graph failed: ", error.what());
-  }
-  if (graph_ != nullptr) ACL_FN(aclmdlRIDestroy)(std::exchange(graph_, nullptr));
+  if (parts_.is_empty()) return;
+  TORCH_CHECK(drop_capture(), kOtherThread);
+  parts_.replayed.wait();
+  wait_for_readers();
   randoms_.clear();
-  states_.clear();
-  release_pool(pool);
+  const c10::MempoolId_t pool = parts_.pool;
+  if (let_go(parts_)) give_back_pool(pool);
+}
+
+// Whatever uses memory of the pool, where this graph is the last to name it. give_back_pool() does so too, but then it is too
+// late to leave the graph as it is.
+void NPUGraph::wait_for_readers() const {
+  if (device_cache(parts_.device).pool_use_count(parts_.pool) > 1) return;
+  const NoCaptures no_captures;
+  if (no_captures.holds()) wait_for_all_work();
 }
 
 c10::MempoolId_t NPUGraph::pool() const {
-  TORCH_CHECK(pool_ != (c10::MempoolId_t{0, 0}), "this NPUGraph has no pool before capture_begin()");
-  return pool_;
+  TORCH_CHECK(!parts_.is_empty(), "this NPUGraph has no pool before capture_begin()");
+  return parts_.pool;
 }
 
 void NPUGraph::debug_dump(const std::string& path) const {
   check_captured();
-  const BoundDevice bound(device_);
-  ACL_CALL(aclmdlRIDebugJsonPrint, graph_, path.c_str(), 0);
+  const BoundDevice bound(parts_.device);
+  ACL_CALL(aclmdlRIDebugJsonPrint, parts_.graph, path.c_str(), 0);
 }
 
 }  // namespace torch_npu

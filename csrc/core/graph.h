@@ -17,27 +17,17 @@
 #include <ATen/core/Generator.h>
 #include <c10/core/Allocator.h>
 
-#include <atomic>
 #include <deque>
 #include <optional>
 #include <string>
 
 #include "acl/acl_mdl.h"
 #include "core/event.h"
+#include "core/graph_parts.h"
+#include "core/open_captures.h"
 
 namespace torch_npu {
 
-namespace detail {
-
-C10_EXPORT extern constinit std::atomic<int> captures;
-
-}  // namespace detail
-
-// Whether any stream is captured for a graph. One load.
-inline bool captures_exist() { return detail::captures.load(std::memory_order_relaxed) != 0; }
-
-// Whether the stream takes part in a capture.
-C10_EXPORT bool is_capturing(NPUStream stream);
 // The pool that memory for the stream comes from, if it takes part in the capture of a graph. Binds nothing.
 std::optional<c10::MempoolId_t> capture_pool(NPUStream stream);
 // Throws, naming `what` and why it waits, if the current stream is captured.
@@ -46,7 +36,8 @@ C10_EXPORT void refuse_wait_in_capture(const char* what, const char* why);
 class C10_EXPORT NPUGraph {
  public:
   NPUGraph() = default;
-  // Waits for the last replay.
+  // As reset(). Where that fails the graph is kept until its work is done (graph_parts.h), and the failure reaches the program
+  // later (late_errors.h). A capture of another thread is left to that thread (open_captures.h).
   ~NPUGraph();
   NPUGraph(const NPUGraph&) = delete;
   NPUGraph& operator=(const NPUGraph&) = delete;
@@ -55,7 +46,8 @@ class C10_EXPORT NPUGraph {
   void capture_begin(std::optional<c10::MempoolId_t> pool, aclmdlRICaptureMode mode);
   void capture_end();
   void replay();
-  // Forgets the graph and lets its memory go, after the last replay.
+  // Forgets the graph after its last replay, and gives its memory back after all work. Throws if that work fails or the wait does
+  // not end; the graph is as before then, except that its capture has ended. Throws if another thread captures it.
   void reset();
   c10::MempoolId_t pool() const;
   // Writes the tasks as JSON.
@@ -82,21 +74,17 @@ class C10_EXPORT NPUGraph {
     uint64_t drawn = 0;  // by all calls of one replay
   };
 
-  void stop_capturing();
   void check_captured() const;
+  bool drop_capture();
+  void discard() noexcept;
+  void wait_for_readers() const;
   Random& random_of(const at::Generator& generator);
   void* state_of(const Random& random) const;
   void write_states(NPUStream stream);
 
-  friend std::optional<c10::MempoolId_t> capture_pool(NPUStream stream);
-
-  aclmdlRI graph_ = nullptr;
-  c10::DeviceIndex device_ = 0;
+  GraphParts parts_;
   std::optional<NPUStream> captured_;  // while it is being captured
-  c10::MempoolId_t pool_{0, 0};        // {0, 0} without a graph
-  std::deque<Random> randoms_;
-  at::DataPtr states_;  // on the device: seed and offset for each of them. Older than the captured calls, none of which gets it
-  NPUEvent replayed_;
+  std::deque<Random> randoms_;         // of states in parts_, in their order
 };
 
 }  // namespace torch_npu

@@ -6,6 +6,8 @@
 
 #include "core/allocator.h"
 #include "core/device_cache.h"
+#include "core/late_errors.h"
+#include "core/wait.h"
 
 namespace torch_npu {
 namespace {
@@ -19,13 +21,14 @@ struct Use {
 
 thread_local std::vector<Use> uses;  // the innermost last
 
-// The last one gives memory back, which may fail as the work of its streams did.
+// The last one gives memory back. Where that fails the pool keeps it, for emptyCache() and for allocations that need room.
 void release(c10::DeviceIndex device, c10::MempoolId_t id) noexcept {
   if (is_in_bad_fork()) return;
+  const InterpreterUnlocked unlocked;  // the work that is waited for may need Python
   try {
     device_cache(device).release_pool(id);
-  } catch (const std::exception& error) {
-    TORCH_WARN("a memory pool of npu was not given back: ", error.what());
+  } catch (...) {
+    raise_later(std::current_exception());
   }
 }
 

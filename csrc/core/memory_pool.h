@@ -7,7 +7,8 @@
 //   }
 //
 // Memory goes back to its pool when freed, and from there only to those who use that pool. emptyCache() leaves pools alone. When
-// the pool goes, free segments go back to the device, the others after the last of their memory is freed, in emptyCache().
+// the pool goes, free segments go back to the device, after all work, and the others after the last of their memory is freed, in
+// emptyCache(). So do those whose wait failed or was interrupted: destructors here do not throw (late_errors.h).
 //
 // A pool may be used by several threads, and pools may be nested: the innermost counts. Where memory is not cached, a pool has no
 // effect.

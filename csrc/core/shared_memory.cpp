@@ -1,5 +1,7 @@
 #include "core/shared_memory.h"
 
+#include <c10/util/ScopeExit.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -9,7 +11,9 @@
 #include <vector>
 
 #include "acl/symbol.h"
+#include "core/all_work.h"
 #include "core/allocator.h"
+#include "core/late_errors.h"
 #include "core/own_event.h"
 #include "core/shared_words.h"
 #include "core/wait.h"
@@ -110,10 +114,14 @@ class Mapping {
     (*opened)[key] = mapping;
     return mapping;
   }
+  // When no work uses it.
   ~Mapping() {
     if (address_ == nullptr || is_in_bad_fork()) return;
-    const BoundDevice bound(device_);
-    ACL_FN(aclrtIpcMemClose)(key_.c_str());
+    try {
+      const BoundDevice bound(device_);
+      ACL_FN(aclrtIpcMemClose)(key_.c_str());
+    } catch (const std::exception&) {  // at exit there is no device
+    }
   }
 
   char* address() const { return static_cast<char*>(address_); }
@@ -131,28 +139,62 @@ struct Received {
   std::shared_ptr<Mapping> mapping;
   std::shared_ptr<SharedWords> words;
   SharedWords::Ticket ticket;
-  std::mutex mutex{};  // guards the following
-  std::vector<NPUStream> users{};
 
-  void add_user(NPUStream stream) {
-    const std::lock_guard lock(mutex);
-    if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
+  // When no work uses it.
+  void let_go() {
+    mapping.reset();
+    words->release(ticket);
   }
 };
 
+// Received memory that was freed before the work that may use it was done.
+class Leaving {
+ public:
+  static Leaving& instance() {
+    static Leaving* const leaked = new Leaving;
+    return *leaked;
+  }
+
+  void add(std::unique_ptr<Received> received) {
+    const std::lock_guard lock(mutex_);
+    all_.push_back(std::move(received));
+  }
+
+  // Lets go of all of them after the work that there is. Throws if the wait fails; they stay then.
+  void finish() {
+    std::vector<std::unique_ptr<Received>> leaving;
+    {
+      const std::lock_guard lock(mutex_);
+      leaving.swap(all_);
+    }
+    if (leaving.empty()) return;
+    const auto put_back = c10::make_scope_exit([&] {
+      const std::lock_guard lock(mutex_);
+      std::move(leaving.begin(), leaving.end(), std::back_inserter(all_));
+    });
+    const InterpreterUnlocked unlocked;  // that work may need Python
+    const NoCaptures no_captures;
+    if (!no_captures.holds()) return;
+    wait_for_all_work();
+    for (const auto& received : leaving) received->let_go();
+    leaving.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Received>> all_;  // guarded by mutex_
+};
+
+// Any stream may use the memory that waited for the one that received it. The wait ends early where the user interrupts it, where
+// it takes too long, or in a capture: the memory leaves with the next that does, or in collect_sent_memory().
 void free_received(void* context) {
   if (is_in_bad_fork()) return;
-  const std::unique_ptr<Received> received(static_cast<Received*>(context));
-  const UninterruptedWaits scope;  // or the work would go on without its memory
-  for (const NPUStream stream : received->users) {
-    try {
-      if (!stream.query()) stream.synchronize();
-    } catch (const std::exception& failure) {
-      TORCH_WARN("work on a tensor of another process failed: ", failure.what());
-    }
+  Leaving::instance().add(std::unique_ptr<Received>(static_cast<Received*>(context)));
+  try {
+    Leaving::instance().finish();
+  } catch (...) {
+    raise_later(std::current_exception());
   }
-  received->mapping.reset();
-  received->words->release(received->ticket);
 }
 
 }  // namespace
@@ -204,7 +246,6 @@ c10::Storage receive_storage(const SentStorage& sent) {
   auto received = std::make_unique<Received>();
   received->words = SharedWords::open(sent.words);
   const NPUStream stream = getCurrentNPUStream();
-  received->users.push_back(stream);
   received->words->hold(sent.ticket);
   received->ticket = sent.ticket;
   try {
@@ -222,16 +263,13 @@ c10::Storage receive_storage(const SentStorage& sent) {
 
 void drop_sent_storage(const std::string& words, uint64_t ticket) { SharedWords::open(words)->release(ticket); }
 
-size_t collect_sent_memory() noexcept { return collect(Receivers::kLivingAndDead); }
+size_t collect_sent_memory() {
+  Leaving::instance().finish();
+  return collect(Receivers::kLivingAndDead);
+}
 
 const at::DataPtr* sent_memory_of(const at::DataPtr& pointer) {
   return pointer.get_deleter() == &free_sent ? &static_cast<const Sent*>(pointer.get_context())->memory : nullptr;
-}
-
-bool record_stream_of_received(const at::DataPtr& pointer, NPUStream stream) {
-  if (pointer.get_deleter() != &free_received) return false;
-  static_cast<Received*>(pointer.get_context())->add_user(stream);
-  return true;
 }
 
 }  // namespace torch_npu

@@ -5,8 +5,10 @@
 //
 // The sender's memory stays until every receiver has let go of it, also when the sender itself frees it: then it waits, and goes
 // back to the allocator with the next send or collect_sent_memory() that finds it unused, at the latest before an allocation
-// would fail. A receiver lets go when its storage is freed and the streams that used it are done, or when it dies. The
-// work that the sender's current stream held when it sent is waited for by the receiver's current stream.
+// would fail. A receiver lets go when its storage is freed and all work of its process is done, or when it dies: freeing the
+// storage waits. Where that wait fails or is interrupted, and in a capture, the receiver lets go when it frees the next one, or
+// in collect_sent_memory(). The work that the sender's current stream held when it sent is waited for by the receiver's current
+// stream.
 //
 // Thread-safe. What a receiver has cannot be sent on, and cannot be resized.
 #pragma once
@@ -37,12 +39,11 @@ C10_EXPORT c10::Storage receive_storage(const SentStorage& sent);
 // For a receiver that has the storage already.
 C10_EXPORT void drop_sent_storage(const std::string& words, uint64_t ticket);
 
-// Frees what only other processes used and no longer do. How many storages others still have, or were sent and did not receive.
-C10_EXPORT size_t collect_sent_memory() noexcept;
+// Frees what only other processes used and no longer do, and lets go of what this one has freed; throws if waiting for that
+// fails. How many storages others still have, or were sent and did not receive.
+C10_EXPORT size_t collect_sent_memory();
 
-// What recordStream() of allocator.h needs: the memory that a pointer stood for before it was sent, or null; and whether a
-// pointer is received memory, whose user `stream` is then noted.
+// What recordStream() of allocator.h needs: the memory that a pointer stood for before it was sent, or null.
 const at::DataPtr* sent_memory_of(const at::DataPtr& pointer);
-bool record_stream_of_received(const at::DataPtr& pointer, NPUStream stream);
 
 }  // namespace torch_npu

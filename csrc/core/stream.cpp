@@ -10,6 +10,8 @@
 
 #include "acl/symbol.h"
 #include "core/event.h"
+#include "core/known_streams.h"
+#include "core/open_captures.h"
 #include "core/options.h"
 #include "core/uncached_memory.h"
 #include "core/wait.h"
@@ -70,21 +72,34 @@ class ExternalStreams {
     return *streams;
   }
 
-  size_t index(aclrtStream handle) {
+  // `device` is that of the first call for a handle.
+  size_t index(aclrtStream handle, c10::DeviceIndex device) {
     const std::unique_lock lock(mutex_);
-    const auto [entry, is_new] = indices_.try_emplace(handle, handles_.size());
-    if (is_new) handles_.push_back(handle);
+    const auto [entry, is_new] = indices_.try_emplace(handle, streams_.size());
+    if (is_new) streams_.push_back({handle, device});
     return entry->second;
   }
 
   aclrtStream handle(size_t index) {
     const std::shared_lock lock(mutex_);
-    return index < handles_.size() ? handles_[index] : nullptr;
+    return index < streams_.size() ? streams_[index].handle : nullptr;
+  }
+
+  void add_those_of(c10::DeviceIndex device, std::vector<NPUStream>& streams) {
+    const std::shared_lock lock(mutex_);
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      if (streams_[i].device == device) streams.emplace_back(device, make_id(Kind::kExternal, i));
+    }
   }
 
  private:
+  struct External {
+    aclrtStream handle;
+    c10::DeviceIndex device;
+  };
+
   std::shared_mutex mutex_;
-  std::vector<aclrtStream> handles_;
+  std::vector<External> streams_;
   std::unordered_map<aclrtStream, size_t> indices_;
 };
 
@@ -110,6 +125,7 @@ aclrtStream NPUStream::pool_handle() const {
 int NPUStream::priority() const { return kind_of(id()) == Kind::kHigh ? -1 : 0; }
 
 bool NPUStream::query() const {
+  before_wait();
   const BoundDevice bound(device_index());
   aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
   ACL_CALL(aclrtStreamQuery, stream(), &status);
@@ -117,6 +133,7 @@ bool NPUStream::query() const {
 }
 
 void NPUStream::synchronize() const {
+  before_wait();
   const BoundDevice bound(device_index());
   const aclrtStream handle = stream();
   const auto attempt = [handle](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeStreamWithTimeout)(handle, milliseconds); };
@@ -143,7 +160,31 @@ NPUStream getNPUStreamFromPool(bool high_priority, c10::DeviceIndex device) {
 NPUStream externalStream(aclrtStream handle, c10::DeviceIndex device) {
   const c10::DeviceIndex index = checked_device(device);
   if (handle == nullptr) return NPUStream(index, 0);
-  return NPUStream(index, make_id(Kind::kExternal, ExternalStreams::get().index(handle)));
+  return NPUStream(index, make_id(Kind::kExternal, ExternalStreams::get().index(handle, index)));
+}
+
+std::vector<NPUStream> known_streams(c10::DeviceIndex device) {
+  std::vector<NPUStream> streams{NPUStream(device, 0)};
+  for (const Kind kind : {Kind::kNormal, Kind::kHigh}) {
+    for (size_t i = 0; i < kPoolSize; ++i) {
+      const bool exists = pool_of(device, kind).streams.at(i).load(std::memory_order_acquire) != nullptr;
+      if (exists) streams.emplace_back(device, make_id(kind, i));
+    }
+  }
+  ExternalStreams::get().add_those_of(device, streams);
+  return streams;
+}
+
+bool is_destroyed(NPUStream stream) noexcept {
+  try {
+    const BoundDevice bound(stream.device_index());
+    aclrtStreamStatus status{};
+    if (ACL_FN(aclrtStreamQuery)(stream.stream(), &status) != ACL_ERROR_RT_INVALID_HANDLE) return false;
+    ACL_FN(aclGetRecentErrMsg)();  // nobody's error
+    return true;
+  } catch (const std::exception&) {  // at exit there is no device
+    return false;
+  }
 }
 
 std::vector<NPUStream> used_streams() {

@@ -4,16 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 
 #include "acl/softnpu.h"
 #include "acl/symbol.h"
 #include "core/allocator_settings.h"
-#include "core/exit_report.h"
+#include "core/graph.h"
+#include "core/known_streams.h"
+#include "core/late_errors.h"
 #include "core/memory_stats.h"
 #include "core/options.h"
 #include "core/out_of_memory.h"
+#include "core/wait.h"
 
 namespace torch_npu {
 
@@ -38,57 +39,12 @@ void decrease(StatArray& stat, size_t bytes, size_t amount) {
   stat[bytes <= kMostSmall ? 1 : 2].decrease(amount);
 }
 
+// One that its owner has destroyed has none left.
+bool has_work(NPUStream stream) { return !is_destroyed(stream) && !stream.query(); }
+
 bool device_checks_memory() {
   return acl::find_symbol("softnpuControl") != nullptr && acl::softnpu_control("memory-checks") != "none";
 }
-
-// synchronize_event() would come back here.
-void wait_for_event(const PooledEvent& event) {
-  const BoundDevice bound(event.device);
-  ACL_CALL(aclrtSynchronizeEvent, event.handle);
-}
-
-// What frees found out and nobody was told yet.
-class LateErrors {
- public:
-  static LateErrors& get() {
-    static auto* const errors = [] {
-      std::atexit([] { get().print(); });
-      return new LateErrors;
-    }();
-    return *errors;
-  }
-
-  void add(const std::string& text) {
-    const std::lock_guard lock(mutex_);
-    text_ += (text_.empty() ? "" : "\n") + text;
-    any_.store(true, std::memory_order_relaxed);
-  }
-
-  void raise() {
-    if (!any_.load(std::memory_order_relaxed)) return;
-    const std::string text = take();
-    TORCH_CHECK(text.empty(), text);
-  }
-
- private:
-  std::string take() {
-    const std::lock_guard lock(mutex_);
-    any_.store(false, std::memory_order_relaxed);
-    return std::exchange(text_, {});
-  }
-
-  void print() {
-    const std::string text = take();
-    if (text.empty()) return;
-    std::fprintf(stderr, "torch_npu: %s\n", text.c_str());
-    fail_at_exit();
-  }
-
-  std::mutex mutex_;
-  std::string text_;
-  std::atomic<bool> any_{false};
-};
 
 }  // namespace
 
@@ -104,7 +60,6 @@ UncachedMemory& UncachedMemory::of(c10::DeviceIndex device) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (UncachedMemory* memory = slot.load(std::memory_order_acquire)) return *memory;
-  LateErrors::get();
   read_allocator_environment();
   auto* memory = new UncachedMemory(device);
   if (initial_memory_fraction() < 1) memory->set_fraction(initial_memory_fraction());
@@ -118,7 +73,7 @@ UncachedMemory* UncachedMemory::find(c10::DeviceIndex device) {
 }
 
 UncachedMemory::Piece* UncachedMemory::allocate(size_t bytes, c10::StreamId id) {
-  LateErrors::get().raise();
+  raise_late_errors();
   std::unique_lock lock(mutex_);
   if (bytes >= kMostBytes) out_of_memory(lock, bytes);
   collect_reached(/*wait=*/false);
@@ -140,13 +95,25 @@ void UncachedMemory::free(Piece* piece) noexcept {
   const std::lock_guard lock(mutex_);
   decrease(stats_.allocation, piece->size, 1);
   decrease(stats_.allocated_bytes, piece->size, piece->size);
+  ++piece->pending_events;  // until its streams are marked
+  freed_.push_back(piece);
   try {
     collect_reached(/*wait=*/false);
-    ++piece->pending_events;  // not to be given back while its streams are asked
-    wait_for(piece->stream, piece);
-    for (const NPUStream stream : piece->users) wait_for(stream, piece);
-    if (--piece->pending_events == 0) give_back(piece);
   } catch (const std::exception&) {  // at exit: a device that cannot be asked may still be using the memory
+  }
+}
+
+// Makes what was freed wait for the streams that may use it: those that recordStream() named, on other devices too, and all of
+// this device, as events may put them in order with that of the memory. Streams of a capture must be neither marked nor asked.
+void UncachedMemory::mark_freed() {
+  while (!freed_.empty() && !captures_exist()) {
+    Piece* const piece = freed_.back();
+    for (const NPUStream stream : known_streams(device_)) wait_for(stream, piece);
+    for (const NPUStream stream : piece->users) {
+      if (stream.device_index() != device_) wait_for(stream, piece);
+    }
+    freed_.pop_back();
+    if (--piece->pending_events == 0) give_back(piece);
   }
 }
 
@@ -175,6 +142,7 @@ void* UncachedMemory::ask_device(size_t bytes) {
   const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
   if (bytes > allowed_ || reserved > allowed_ - bytes) return nullptr;
   void* address = nullptr;
+  bind_device();  // streams of other devices may have been asked
   const aclError code = ACL_FN(aclrtMalloc)(&address, bytes, ACL_MEM_MALLOC_HUGE_FIRST);
   if (acl::is_out_of_memory(code)) {
     ACL_FN(aclGetRecentErrMsg)();  // not the next failure's
@@ -187,17 +155,22 @@ void* UncachedMemory::ask_device(size_t bytes) {
 
 // Makes `piece` wait for what `stream` holds now.
 void UncachedMemory::wait_for(NPUStream stream, Piece* piece) {
+  if (!has_work(stream)) return;
   PooledEvent* event = take_event(stream.device_index(), Timing::kOff);
-  record_event(*event, stream);
-  if (event_reached(*event)) {
+  try {
+    record_event(*event, stream);
+  } catch (...) {
     return_event(event);
-    return;
+    throw;
   }
   pending_.push_back({event, piece});
   ++piece->pending_events;
 }
 
 void UncachedMemory::collect_reached(bool wait) {
+  mark_freed();
+  if (captures_exist()) return;
+  const UninterruptedWaits scope;  // what the user does then may want the lock
   if (wait && !pending_.empty()) ++stats_.num_sync_all_streams;
   for (size_t i = 0; i < pending_.size();) {
     const Pending mark = pending_[i];
@@ -216,7 +189,7 @@ void UncachedMemory::collect_reached(bool wait) {
 void UncachedMemory::give_back(Piece* piece) noexcept {
   const size_t bytes = piece->size;
   const aclError code = ACL_FN(aclrtFree)(piece->address);
-  if (code != ACL_SUCCESS && code != ACL_ERROR_UNINITIALIZE) LateErrors::get().add(acl::describe(code, "aclrtFree"));
+  if (code != ACL_SUCCESS && code != ACL_ERROR_UNINITIALIZE) add_late_error(acl::describe(code, "aclrtFree"));
   ++stats_.num_device_free;
   decrease(stats_.segment, bytes, 1);
   decrease(stats_.active, bytes, 1);
@@ -275,7 +248,7 @@ void detail::settle_uncached_memory() {
   for (std::atomic<UncachedMemory*>& slot : memories) {
     if (UncachedMemory* memory = slot.load(std::memory_order_acquire)) memory->collect();
   }
-  LateErrors::get().raise();
+  bind_device();  // streams of other devices may have been asked
 }
 
 }  // namespace torch_npu

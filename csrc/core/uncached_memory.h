@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/event.h"
+#include "core/late_errors.h"
 
 namespace torch_npu {
 
@@ -64,6 +65,7 @@ class UncachedMemory {
   explicit UncachedMemory(c10::DeviceIndex device) : device_(device) {}
 
   void* ask_device(size_t bytes);
+  void mark_freed();
   void wait_for(NPUStream stream, Piece* piece);
   void collect_reached(bool wait);
   void give_back(Piece* piece) noexcept;
@@ -71,6 +73,7 @@ class UncachedMemory {
 
   const c10::DeviceIndex device_;
   mutable std::mutex mutex_;
+  std::vector<Piece*> freed_;  // whose streams are not marked yet
   std::vector<Pending> pending_;
   double fraction_ = 1;
   size_t allowed_ = SIZE_MAX;
@@ -88,6 +91,7 @@ C10_EXPORT void settle_uncached_memory();
 inline void after_synchronize() {
   if (detail::memory_is_uncached.load(std::memory_order_relaxed)) [[unlikely]]
     detail::settle_uncached_memory();
+  raise_late_errors();
 }
 
 }  // namespace torch_npu

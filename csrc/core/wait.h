@@ -7,15 +7,15 @@
 // throws if the wait is to end. The work that was waited for goes on all the same. What is done within the first slice costs no
 // more than a plain call.
 //
-// A wait that takes longer than ACL_STREAM_TIMEOUT or ACL_DEVICE_SYNC_TIMEOUT allows throws, too. They are looked at between
-// slices.
+// A wait that takes longer than ACL_STREAM_TIMEOUT or ACL_DEVICE_SYNC_TIMEOUT allows throws WaitUnfinished. They are looked at
+// between slices. So does one that the device refuses: in a host callback, in a capture, and when the process exits.
 //
 // Each slice asks anew: where others record the event again, or keep the device busy without a pause, the wait goes on with them.
 //
 // Thread-safe.
 #pragma once
 
-#include <c10/macros/Export.h>
+#include <c10/util/Exception.h>
 
 #include <chrono>
 
@@ -43,6 +43,33 @@ class C10_EXPORT UninterruptedWaits {
 // Whether one lives on this thread.
 bool waits_are_uninterrupted();
 
+// Gives the interpreter's lock up while it lives, if this thread has it: for waits in the destructors of tensors, which Python
+// calls with the lock. No lock that others may want meanwhile may be held.
+class C10_EXPORT InterpreterUnlocked {
+ public:
+  InterpreterUnlocked();
+  ~InterpreterUnlocked();
+  InterpreterUnlocked(const InterpreterUnlocked&) = delete;
+  InterpreterUnlocked& operator=(const InterpreterUnlocked&) = delete;
+
+ private:
+  void* state_;
+};
+
+// `unlock` returns what `lock` takes; null if this thread does not have the lock.
+struct InterpreterLock {
+  void* (*unlock)();
+  void (*lock)(void* state);
+};
+// Null for none; `lock` must stay until the process ends.
+C10_EXPORT void set_interpreter_lock(const InterpreterLock* lock);
+
+// The wait ended before the work did, and nothing failed. Whoever waits before memory goes back keeps the memory then.
+class C10_EXPORT WaitUnfinished : public c10::Error {
+ public:
+  using c10::Error::Error;
+};
+
 enum class WaitFor { kStream, kDevice };
 
 namespace detail {
@@ -54,7 +81,8 @@ C10_EXPORT bool is_timeout(aclError code);
 // Throws the failure; with RESUME_MODE_ENABLE=1 it warns and returns.
 C10_EXPORT void fail_wait(aclError code, const char* function);
 
-// Throws, naming the variable that sets the limit, if a wait is over its limit whose first slice was over at `start`.
+// Throws WaitUnfinished, naming the variable that sets the limit, if a wait is over its limit whose first slice was over at
+// `start`.
 C10_EXPORT void check_limit(WaitFor what, const char* function, std::chrono::steady_clock::time_point start);
 
 }  // namespace detail
