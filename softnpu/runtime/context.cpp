@@ -98,8 +98,9 @@ std::optional<Status> Context::end_stream(const Ref<Stream>& stream, bool wait) 
   }
   if (!stream_pool().withdraw(stream)) return std::nullopt;
   {
-    std::lock_guard guard(lock_);
-    std::erase_if(streams_, [&](const Ref<Stream>& other) { return other.object == stream.object; });
+    Context& owner = stream->context();  // not this one where the caller lost a race with destroy and create
+    std::lock_guard guard(owner.lock_);
+    std::erase_if(owner.streams_, [&](const Ref<Stream>& other) { return other.object == stream.object; });
   }
   stream->close();
   return status;

@@ -64,7 +64,7 @@ class Context : public Slot {
 
  private:
   // Nothing if another thread destroys the stream.
-  std::optional<Status> end_stream(const Ref<Stream>& stream, bool wait);
+  static std::optional<Status> end_stream(const Ref<Stream>& stream, bool wait);
   // With lock_ held.
   void list_streams_locked(std::vector<StreamMark>& streams) const;
 

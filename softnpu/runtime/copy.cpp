@@ -252,7 +252,10 @@ Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stre
   Ticket ticket = 0;
   SOFTNPU_RETURN_IF_ERROR(Faults::submit(FaultPoint::kCopy, stream, kCopyKind, &task, sizeof task, cost, &ticket));
   staged.release();
-  return waits ? stream.wait(ticket, Deadline::never()) : Status();
+  if (!waits) return {};
+  Status status = stream.wait(ticket, Deadline::never());
+  if (!status.ok()) stream.queue().wait_while_running(ticket);  // the caller may reuse its memory now
+  return status;
 }
 
 Status fill_in_order(const Place& destination, uint8_t value, size_t bytes, Stream& stream) {

@@ -444,6 +444,11 @@ void TaskQueue::wait_sleeping(Ticket ticket, Deadline deadline) {
   while (!reached(ticket) && !deadline.passed() && !g_exiting.load(std::memory_order_relaxed)) signal.wait(deadline);
 }
 
+// Once the process exits, a runner that is not at this task yet does not start it.
+void TaskQueue::wait_while_running(Ticket ticket) const {
+  while (finished() + 1 == ticket && running_.load(std::memory_order_seq_cst)) std::this_thread::yield();
+}
+
 Status TaskQueue::take_failure(Ticket ticket) {
   if (!has_failed()) [[likely]]
     return {};

@@ -107,6 +107,9 @@ class TaskQueue {
   // is missed by little. When the process exits it returns at once.
   bool wait(Ticket ticket, Deadline deadline);
 
+  // Returns when the task of `ticket` does not run, be it done or not. For a thread whose wait() ended because the process exits.
+  void wait_while_running(Ticket ticket) const;
+
   // To be called before a client asks whether something is reached: where tasks run only while somebody waits, it is time for
   // one.
   static void poll();
