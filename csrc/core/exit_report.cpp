@@ -12,7 +12,7 @@
 
 #include "acl/symbol.h"
 #include "core/graph.h"
-#include "core/stream.h"
+#include "core/known_streams.h"
 #include "core/wait.h"
 
 namespace torch_npu {
@@ -71,8 +71,13 @@ void settle_device(c10::DeviceIndex device) {
 }
 
 void settle_all(Clock::time_point end) {
-  std::vector<NPUStream> busy = used_streams();
-  std::erase_if(busy, [](NPUStream stream) { return captures_exist() && is_capturing(stream); });
+  std::vector<NPUStream> busy;
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    if (!has_context(device)) continue;
+    const std::vector<NPUStream> streams = known_streams(device);
+    busy.insert(busy.end(), streams.begin(), streams.end());
+  }
+  std::erase_if(busy, [](NPUStream stream) { return is_destroyed(stream) || (captures_exist() && is_capturing(stream)); });
   for (;;) {
     std::erase_if(busy, [](NPUStream stream) { return settle(stream, kAtOnce); });
     if (busy.empty() || Clock::now() >= end) break;

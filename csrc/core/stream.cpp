@@ -187,21 +187,6 @@ bool is_destroyed(NPUStream stream) noexcept {
   }
 }
 
-std::vector<NPUStream> used_streams() {
-  std::vector<NPUStream> streams;
-  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-    if (!has_context(device)) continue;
-    streams.emplace_back(device, 0);
-    for (const Kind kind : {Kind::kNormal, Kind::kHigh}) {
-      for (size_t index = 0; index < kPoolSize; ++index) {
-        const aclrtStream made = pool_of(device, kind).streams.at(index).load(std::memory_order_acquire);
-        if (made != nullptr) streams.emplace_back(device, make_id(kind, index));
-      }
-    }
-  }
-  return streams;
-}
-
 void setCurrentNPUStream(NPUStream stream) {
   const c10::DeviceIndex device = checked_device(stream.device_index());
   detail::thread_state().current_streams[static_cast<size_t>(device)] = static_cast<int32_t>(stream.id());

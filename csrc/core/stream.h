@@ -11,8 +11,6 @@
 #include <c10/core/Stream.h>
 #include <c10/macros/Export.h>
 
-#include <vector>
-
 #include "acl/acl_rt.h"
 #include "core/device.h"
 
@@ -61,8 +59,6 @@ C10_EXPORT NPUStream getDefaultNPUStream(c10::DeviceIndex device = -1);
 C10_EXPORT NPUStream getNPUStreamFromPool(bool high_priority = false, c10::DeviceIndex device = -1);
 // `handle` must outlive all use. The same handle gives the same stream.
 C10_EXPORT NPUStream externalStream(aclrtStream handle, c10::DeviceIndex device);
-// The default streams of the devices that are in use, and the streams that the pools have made.
-C10_EXPORT std::vector<NPUStream> used_streams();
 // For the calling thread and the stream's device; the current device stays.
 C10_EXPORT void setCurrentNPUStream(NPUStream stream);
 
