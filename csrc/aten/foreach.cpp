@@ -49,7 +49,7 @@ using Scalars = at::ArrayRef<at::Scalar>;
 at::Tensor on_device(Scalars scalars, at::ScalarType dtype) {
   const at::Tensor host = at::empty({static_cast<int64_t>(scalars.size())}, at::TensorOptions(at::kDouble).pinned_memory(true));
   auto* values = host.mutable_data_ptr<double>();
-  for (const at::Scalar& scalar : scalars) *values++ = scalar.toDouble();
+  for (const at::Scalar& scalar : scalars) *values++ = dtype == at::kDouble ? scalar.toDouble() : scalar.to<float>();
   const at::Tensor device = empty(host.sizes(), at::kDouble);
   device.copy_(host, /*non_blocking=*/true);
   return device.to(dtype == at::kBFloat16 ? at::kFloat : dtype);

@@ -205,8 +205,9 @@ bool contains_any(const std::string& message, std::initializer_list<const char*>
 Status try_kernel(const Executor& executor, bool whole) {
   std::string message = trial_message(executor, whole, /*all_ones=*/false);
   if (contains_any(message, {"ZeroDivisionError"})) message = trial_message(executor, whole, /*all_ones=*/true);
-  if (!contains_any(message, {"not implemented for", "not supported", "Unsupported dtype", "without overflow",
-                              "ZeroDivisionError", "can't be cast to the desired output type"})) {
+  if (!contains_any(message,
+                    {"not implemented for", "not supported", "Unsupported dtype", "without overflow", "ZeroDivisionError",
+                     "can't be cast to the desired output type", "Expected a non-complex scalar"})) {
     return {};
   }
   return {ACLNN_ERR_PARAM_INVALID, text(describe_arguments(executor), ": ", message)};
@@ -222,15 +223,15 @@ bool takes_numbers(const Executor& executor) {
   return !executor.scalars.empty() && !executor.operation->sync && !makes_range(*executor.operation);
 }
 
-// What the kernel's answer depends on beside shapes; a division refuses a Scalar of 0.
+// What the kernel's answer depends on beside shapes. A division refuses a Scalar of 0, and ATen treats single numbers in a way of
+// their own.
 uint64_t hash_of_types(const Executor& executor) {
   detail::Hash hash(~reinterpret_cast<uintptr_t>(executor.operation));
-  for (const TensorView& view : executor.views) hash.add(uint64_t(view.dtype), uint64_t(view.numel == 0));
+  for (const TensorView& view : executor.views) hash.add(uint64_t(view.dtype), uint64_t(std::min(view.numel, kTrialSize)));
   for (const at::Scalar& scalar : executor.scalars) {
     const bool is_zero = scalar.isIntegral(/*includeBool=*/true) && detail::bits_of(scalar) == 0;
     hash.add(uint64_t(scalar.type()), uint64_t(is_zero));
   }
-  for (const Executor::Value& value : executor.values) hash.add(uint64_t(value.integer), 0);
   hash.add(executor.absent_scalars, detail::has_unusual_number(executor) ? detail::hash_of_values(executor) : 0);
   return hash.value();
 }

@@ -27,10 +27,13 @@ bool is_any_of(const char* name, std::initializer_list<std::string_view> names) 
 
 bool converts(const Operation& operation) { return is_any_of(operation.task.name, {"aclnnCast", "aclnnInplaceCopy"}); }
 
-// Operators that store numbers as they get them, or that look for infinity and NaN in what they write.
+bool moves(const Operation& operation) { return converts(operation) || is_any_of(operation.task.name, {"aclnnCat"}); }
+
+// Operators that store numbers as they get them, or that look for infinity and NaN in what they write. abs is part of isinf.
 bool keeps_numbers(const Operation& operation) {
-  return is_any_of(operation.task.name, {"aclnnInplaceFillScalar", "aclnnInplaceFillTensor", "aclnnInplaceMaskedFillScalar",
-                                         "aclnnInplaceMaskedFillTensor", "aclnnForeachNonFiniteCheckAndUnscale"});
+  return is_any_of(operation.task.name,
+                   {"aclnnAbs", "aclnnNeg", "aclnnCat", "aclnnInplaceFillScalar", "aclnnInplaceFillTensor",
+                    "aclnnInplaceMaskedFillScalar", "aclnnInplaceMaskedFillTensor", "aclnnForeachNonFiniteCheckAndUnscale"});
 }
 
 bool uses_cube(const Operation& operation) {
@@ -157,7 +160,7 @@ class SaturatedRun {
 }  // namespace
 
 Status check_limits(const Executor& executor) {
-  if (!imitates_chip() || converts(*executor.operation)) return {};
+  if (!imitates_chip() || moves(*executor.operation)) return {};
   for (const TensorView& view : executor.views) {
     if ((view.dtype != ACL_DOUBLE && view.dtype != ACL_COMPLEX128) || view.numel <= 1) continue;
     return {ACLNN_ERR_PARAM_INVALID, text("the chip does not compute in ", name_of(view.dtype),

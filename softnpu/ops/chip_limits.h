@@ -10,7 +10,7 @@
 //
 // The overflow flag of the device is set where an operator has finite arguments and a result is infinite or NaN before it
 // saturates. What is infinite already, such as a mask of -inf, sets no flag. Copies, fills, and operators that write no such
-// type, such as comparisons, take numbers as they are.
+// type, such as comparisons, take numbers as they are; isinf and isfinite do so too.
 //
 //   if (is_limited()) [[unlikely]] { SOFTNPU_RETURN_IF_ERROR(check_limits(executor)); }
 #pragma once
