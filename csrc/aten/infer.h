@@ -224,8 +224,6 @@ Outputs<1> max_unpool3d(const at::Tensor& self, const at::Tensor& indices, at::I
 
 // ---- sequence.cpp ----
 
-Outputs<3> lstm_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& cx,
-                     const OptionalTensor& input_bias, const OptionalTensor& hidden_bias);
 Outputs<3> transform_bias_rescale_qkv(const at::Tensor& qkv, const at::Tensor& qkv_bias, int64_t num_heads);
 Outputs<1> masked_softmax(const at::Tensor& self, const at::Tensor& mask, std::optional<int64_t> dim,
                           std::optional<int64_t> mask_type);

@@ -1,13 +1,7 @@
-// Shapes of recurrent cells and attention.
+// Shapes of attention.
 #include "aten/infer.h"
 
 namespace torch_npu::infer {
-
-Outputs<3> lstm_cell(const at::Tensor& input_gates, const at::Tensor& /*hidden_gates*/, const at::Tensor& cx,
-                     const OptionalTensor& /*input_bias*/, const OptionalTensor& /*hidden_bias*/) {
-  const Output state = sized(cx.sizes(), cx.options());
-  return {state, state, sized(input_gates.sizes(), input_gates.options())};
-}
 
 Outputs<3> transform_bias_rescale_qkv(const at::Tensor& qkv, const at::Tensor& qkv_bias, int64_t num_heads) {
   TORCH_CHECK(qkv.dim() == 3 && qkv_bias.dim() == 1 && qkv.size(2) == qkv_bias.size(0), "qkv ", qkv.sizes(), " and qkv_bias ",
