@@ -115,6 +115,7 @@ class PluginOp:
     call: BoundCall | None
     inplace: BoundCall | None
     scalar: dict  # name of an ATen argument -> BoundCall to make when it is a host scalar (its type is then Scalar)
+    exact: dict  # word of EXACT -> BoundCall to make for tensors of these dtypes when `call` would round a number to float32
     fast: str | None  # a word of FAST_RULES
     unused: tuple  # names of ATen arguments that the call does not carry
     infer: str | None
@@ -460,8 +461,10 @@ def check_used(row, what, scope, used, unused):
 
 # ---- the plugin table ----
 
-PLUGIN_KEYS = ("call", "inplace", "scalar", "fast", "unused", "infer", "foreach", "hand", "errors", "overlap")
+PLUGIN_KEYS = ("call", "inplace", "scalar", "exact", "fast", "unused", "infer", "foreach", "hand", "errors", "overlap")
+KEYS_WITH_ROWS = ("scalar", "exact", "unused", "overlap")
 OVERLAPS = ("none", "whole")
+EXACT = ("float64", "any")
 
 
 def read_plugin_table(path, device):
@@ -472,13 +475,13 @@ def read_plugin_row(row, device):
     fields = dict(zip(PLUGIN_KEYS, pick(row.rows(), row.file, (), PLUGIN_KEYS), strict=True))
     name, schema, native, group = read_schema(row)
     row = Row(row.file, row.line, name, row.value)
-    texts = {key: field.text() for key, field in fields.items() if field and key not in ("scalar", "unused", "overlap")}
+    texts = {key: field.text() for key, field in fields.items() if field and key not in KEYS_WITH_ROWS}
     if ("call" in texts) == ("hand" in texts):
         row.fail("either `call` or `hand` is expected")
     if texts.get("fast", "promote") not in FAST_RULES:
         row.fail(f"unknown rule `{texts['fast']}`; known are {', '.join(FAST_RULES)}")
     unused = read_names(fields["unused"])
-    outputs, call, inplace, scalar = (), None, None, {}
+    outputs, call, inplace, scalar, exact = (), None, None, {}, {}
     if "call" in texts:
         scope = {parameter.name: parameter.type for parameter in aten_parameters(schema)}
         parsed = parse_call(row, texts["call"])
@@ -490,6 +493,12 @@ def read_plugin_row(row, device):
                 row.fail(f"`scalar` names `{field.key}`, which is no tensor argument")
             narrowed = scope | {field.key: Type("Scalar")}
             scalar[field.key] = bind_device(row, parse_call(row, field.text()), device, narrowed, unused)
+        for field in fields["exact"].rows() if fields["exact"] else ():
+            if field.key not in EXACT or "fast" in texts or "inplace" in texts:
+                row.fail(f"`exact` is for {' or '.join(EXACT)}, and for rows without `fast` and `inplace`")
+            if all(argument.parameter.type.base != "float" for argument in call.arguments):
+                row.fail("`exact` is given, but the call takes no number as a float")
+            exact[field.key] = bind_device(row, parse_call(row, field.text()), device, scope, unused)
     if "inplace" in texts:
         if group is None or group.inplace is None:
             row.fail("`inplace` is given, but ATen has no in-place form of this operator")
@@ -502,7 +511,8 @@ def read_plugin_row(row, device):
         if word not in OVERLAPS:
             row.fail(f"unknown overlap `{word}`; known are {', '.join(OVERLAPS)}")
     plain = (texts.get(key) for key in ("infer", "foreach", "hand", "errors"))
-    return PluginOp(row, name, schema, native, group, outputs, call, inplace, scalar, texts.get("fast"), unused, *plain, overlap)
+    calls = (call, inplace, scalar, exact)
+    return PluginOp(row, name, schema, native, group, outputs, *calls, texts.get("fast"), unused, *plain, overlap)
 
 
 def read_schema(row):

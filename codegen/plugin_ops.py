@@ -159,8 +159,9 @@ def literal_text(target, text):
     return f"at::Scalar({text})" if target.base == "Scalar" else text
 
 
-def argument_text(argument, names):
-    """C++ of one bound argument; `names` replaces names of the row by what they are in this form."""
+def argument_text(argument, names, whole=False):
+    """C++ of one bound argument; `names` replaces names of the row by what they are in this form. `whole`: before it is cast to
+    the type of the parameter."""
     target, text = argument.parameter.type, argument.expression.text
     kind = argument.expression.kind
     if kind == "literal":
@@ -180,7 +181,7 @@ def argument_text(argument, names):
         text, given = f"{text}.toDouble()", Type("double")
     if given.base == "str" and not given.optional:
         return f"std::string({text}).c_str()"
-    if not target.is_list and target.base in PLAIN and target.base != given.base:
+    if not whole and not target.is_list and target.base in PLAIN and target.base != given.base:
         return f"static_cast<{PLAIN[target.base]}>({text})"
     return text
 
@@ -269,6 +270,13 @@ def slow_call(op, call, names, given=None):
         text = call_text(scalar_call, names | {scalar: f"host_scalar({scalar})"})
         fits = f" && {given}.scalar_type() == at::result_type({partner}, {scalar})" if given else ""
         lines += [f"{prefix}if (is_host_scalar({scalar}, {partner}){fits}) {{", f"    {text}"]
+        prefix = "  } else "
+    for dtype, exact_call in op.exact.items():
+        numbers = [argument_text(argument, names, whole=True) for argument in call.arguments
+                   if argument.parameter.type.base == "float"]  # fmt: skip
+        tests = [f"is_any_double({', '.join(tensors)})"] if dtype == "float64" else []
+        tests += [f"rounds_to_float({{{', '.join(numbers)}}})", f'is_offered("{exact_call.function.name}")']
+        lines += [f"{prefix}if ({' && '.join(tests)}) {{", f"    {call_text(exact_call, names)}"]
         prefix = "  } else "
     if not lines:
         return [f"  {call_text(call, names)}"]
@@ -530,6 +538,7 @@ def adapters_source(made):
 #include "aten/autograd_bypass.h"
 #include "aten/cube_math.h"
 #include "aten/device_scope.h"
+#include "aten/exact.h"
 #include "aten/fast.h"
 #include "aten/infer.h"
 #include "aten/structured.h"

@@ -25,7 +25,11 @@ def differentiated(compute):
 
 
 CALLS = {
+    "smooth_l1_loss": lambda x, y: F.smooth_l1_loss(x, y, beta=TENTH),
+    "smooth_l1_loss of elements": lambda x, y: F.smooth_l1_loss(x, y, beta=TENTH, reduction="none"),
     "huber_loss": lambda x, y: F.huber_loss(x, y, delta=TENTH),
+    "cdist": lambda x, y: torch.cdist(x, y, p=1.1),
+    "pdist": lambda x, y: F.pdist(x, p=1.1),
     "multi_margin_loss": lambda x, y: F.multi_margin_loss(x, torch.zeros(4, dtype=torch.int64, device=x.device), margin=TENTH),
     "addmm": lambda x, y: torch.addmm(x, x, y.t() @ y, beta=TENTH, alpha=1.1),
     "add": lambda x, y: torch.add(x, y, alpha=TENTH),
@@ -109,3 +113,15 @@ def test_parameters_of_other_distributions():
     assert x.geometric_(1e-9).mean().item() == pytest.approx(1e9, rel=0.05)
     assert x.uniform_(TENTH, TENTH + 1e-12).mean().item() == pytest.approx(TENTH, rel=1e-11)
     assert set(F.dropout(torch.ones_like(x), TENTH).unique().tolist()) == {0, 1 / (1 - TENTH)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.uint8])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_a_scale_chooses_the_elements_that_it_chooses_on_the_cpu(dtype, dims, mode):
+    for size in (4, 12, 39):
+        x = torch.arange(size).to(dtype).view(1, 1, *[1] * (dims - 1), size)
+        for scale in (1.1, 1.3, 2.7, 4.9, 5.8, 0.3):
+            factors = (*[1.0] * (dims - 1), scale)
+            cpu, npu = (F.interpolate(y, scale_factor=factors, mode=mode) for y in (x, x.npu()))
+            assert torch.equal(npu.cpu(), cpu), (size, scale)

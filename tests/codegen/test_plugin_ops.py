@@ -24,6 +24,8 @@ aclnnNonzero(Tensor self, Tensor! out): nonzero(self) | sync
 aclnnForeachAddListV2(Tensor[] x1, Tensor[] x2, Scalar alpha, Tensor![] out): kernel foreach_add_list
 aclnnInplaceZero(Tensor! selfRef): zero_(selfRef)
 aclnnRmsNorm(Tensor x, Tensor gamma, double epsilon, Tensor! yOut, Tensor! rstdOut): kernel rms_norm
+aclnnPdist(Tensor self, float p, Tensor! out): _pdist_forward(self, p)
+aclnnSoftPdist(Tensor self, double p, Tensor! out): _pdist_forward(self, p)
 """
 ADD = "call: aclnnAdd(self, other, alpha, out)"
 
@@ -83,6 +85,16 @@ def test_a_host_scalar_has_its_own_call(generate):
     assert "if (is_host_scalar(other, self)) {\n    call::aclnnAdds(self, host_scalar(other), alpha, op.output(0));" in body
 
 
+@pytest.mark.parametrize(("dtypes", "test"), [("float64", "is_any_double(self) && "), ("any", "")])
+def test_a_number_that_a_float_would_round_has_its_own_call(generate, dtypes, test):
+    row = f'{{call: "aclnnPdist(self, p, out)", exact: {{{dtypes}: "aclnnSoftPdist(self, p, out)"}}, infer: pdist}}'
+    body = function(generate(f"_pdist_forward: {row}\n"), "at::Tensor _pdist_forward(")
+    assert (
+        f'if ({test}rounds_to_float({{p}}) && is_offered("aclnnSoftPdist")) {{\n    call::aclnnSoftPdist(self, p, out);' in body
+    )
+    assert "} else {\n    call::aclnnPdist(self, static_cast<float>(p), out);" in body
+
+
 def test_the_fast_path_comes_before_the_shape_function(generate):
     text = generate(f"add.out:\n  {ADD}\n  fast: promote\n")
     body = function(text, "at::Tensor add_Tensor(")
@@ -126,6 +138,8 @@ def test_a_list_takes_one_launch_or_atens_loop(generate):
     body = function(text, "_foreach_add__List(")
     assert "at::native::foreach_tensor_add_list_kernel_slow_(self, other, alpha)" in body
     assert "call::aclnnForeachAddListV2(self, other, alpha, self);" in body
+    assert "|| overlaps_in_part(self, {other})) return" in body
+    assert "overlaps_in_part" not in function(text, "_foreach_add_List(")
 
 
 def test_an_operator_of_our_own_is_declared_and_has_a_shape_function(generate):
@@ -153,6 +167,14 @@ def test_every_device_function_has_a_typed_call(generate):
         ('add.out: {call: "aclnnAdd(self, alpha, other, out)"}\n', "parameter `other` of `aclnnAdd` is Tensor"),
         ('add.out: {call: "aclnnAdds(self, 1, alpha, out)"}\n', "argument `other` does not reach `aclnnAdds`"),
         ('mm.out: {call: "aclnnMn(self, mat2, out)"}\n', "the device table has no `aclnnMn`"),
+        (
+            '_pdist_forward: {call: "aclnnPdist(self, p, out)", exact: {half: "aclnnSoftPdist(self, p, out)"}, infer: pdist}\n',
+            "`exact` is for float64 or any",
+        ),
+        (
+            '_pdist_forward: {call: "aclnnSoftPdist(self, p, o)", exact: {any: "aclnnSoftPdist(self, p, o)"}, infer: pdist}\n',
+            "takes no number as a float",
+        ),
         (
             'sort.values_stable: {call: "aclnnSort(self, stable, dim, descending, values, indices)"}\n',
             "parameter `stable` of `aclnnSort`",
