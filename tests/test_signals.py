@@ -246,8 +246,8 @@ assert y.grad.tolist() == [2, 2, 2]
     )
 
 
-def test_a_wait_for_memory_is_not_interrupted_and_locks_nobody_out(run):
-    """It holds the allocator's lock, which another thread may want while it has that of the interpreter."""
+def test_an_interrupted_wait_for_memory_locks_nobody_out(run):
+    """Another thread may want the allocator's lock while it has that of the interpreter."""
     run(
         """
 sys.setswitchinterval(0.001)
@@ -286,3 +286,176 @@ def test_an_unhandled_interrupt_ends_the_process(run):
     """Although the gate stays shut."""
     done = run("gate = Gate(); x, total, event = behind(); interrupt(); x.cpu()", status=-2)
     assert "KeyboardInterrupt" in done.stderr
+
+
+# A graph whose pool has free memory, and whose replay waits behind a gate.
+REPLAYED = """
+def reserved():
+    torch.npu.synchronize()
+    torch.npu.empty_cache()
+    return torch.npu.memory_reserved()
+
+total = torch.zeros(1, device="npu")
+graph = torch.npu.NPUGraph()
+before = reserved()
+with torch.npu.graph(graph):
+    total.copy_(torch.full((4 << 20,), 7.0, device="npu").mean())
+torch.npu.synchronize()
+gate = Gate()
+graph.replay()
+
+def assert_memory_is_kept():
+    "Nothing that is made meanwhile gets the memory that the replay writes."
+    assert not torch.npu.current_stream().query()
+    with torch.npu.stream(torch.npu.Stream()):
+        mine = [torch.ones(4 << 20, device="npu") for _ in range(4)]
+        torch.npu.current_stream().synchronize()
+    gate.open()
+    torch.npu.synchronize()
+    assert total.item() == 7
+    assert all(each.max().item() == 1 for each in mine)
+"""
+
+
+def test_an_interrupted_reset_leaves_the_graph_as_it_is(run):
+    run(
+        REPLAYED
+        + """
+try:
+    interrupt()
+    graph.reset()
+    sys.exit("not interrupted")
+except KeyboardInterrupt:
+    pass
+assert_memory_is_kept()
+total.zero_()
+graph.replay()
+assert total.item() == 7
+graph.reset()
+assert reserved() == before
+try:
+    graph.replay()
+    sys.exit("replayed after reset")
+except RuntimeError as error:
+    assert "holds no graph" in str(error), error
+"""
+    )
+
+
+def test_a_graph_that_goes_while_it_is_replayed_keeps_its_memory_and_the_interrupt(run):
+    run(
+        REPLAYED
+        + """
+try:
+    interrupt()
+    del graph
+    for _ in range(2):
+        pass  # Python looks for interrupts in loops and calls
+    sys.exit("the interrupt was lost")
+except KeyboardInterrupt:
+    pass
+assert_memory_is_kept()
+assert reserved() == before
+"""
+    )
+
+
+def test_what_a_handler_raises_while_a_graph_goes_is_reported(run):
+    run(
+        REPLAYED
+        + """
+class Stop(Exception):
+    pass
+def handler(*_):
+    raise Stop("enough")
+reported = []
+sys.unraisablehook = lambda report: reported.append(repr(report.exc_value))
+signal.signal(signal.SIGUSR1, handler)
+interrupt(signal.SIGUSR1)
+del graph
+assert reported == ["Stop('enough')"], reported
+assert_memory_is_kept()
+assert reserved() == before
+"""
+    )
+
+
+def test_a_pool_that_goes_while_its_memory_is_used_keeps_it_and_the_interrupt(run):
+    run(
+        """
+torch.npu.empty_cache()
+before = torch.npu.memory_reserved()
+pool = torch.npu.MemPool()
+with torch.npu.use_mem_pool(pool):
+    x = torch.full((4 << 20,), 7.0, device="npu")
+gate = Gate()
+y = x.mean()
+del x
+try:
+    interrupt()
+    del pool
+    for _ in range(2):
+        pass  # Python looks for interrupts in loops and calls
+    sys.exit("the interrupt was lost")
+except KeyboardInterrupt:
+    pass
+assert not torch.npu.current_stream().query()
+gate.open()
+assert y.item() == 7
+del y
+torch.npu.empty_cache()
+assert torch.npu.memory_reserved() == before
+"""
+    )
+
+
+def test_empty_cache_is_interrupted_and_gives_back_later(run):
+    run(
+        """
+torch.npu.empty_cache()
+before = torch.npu.memory_reserved()
+x = torch.full((4 << 20,), 7.0, device="npu")
+gate = Gate()
+y = x.mean()
+del x
+try:
+    interrupt()
+    torch.npu.empty_cache()
+    sys.exit("not interrupted")
+except KeyboardInterrupt:
+    assert torch.npu.memory_reserved() > before
+gate.open()
+assert y.item() == 7
+del y
+torch.npu.empty_cache()
+assert torch.npu.memory_reserved() == before
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    "limit", [{"ACL_STREAM_TIMEOUT": "1000"}, {"ACL_DEVICE_SYNC_TIMEOUT": "1"}], ids=lambda limit: next(iter(limit))
+)
+def test_a_wait_that_takes_too_long_gives_no_memory_back(run, limit):
+    """The replay is an event's wait, what reads its result is the device's."""
+    run(
+        REPLAYED
+        + """
+(name,) = (name for name in ("ACL_STREAM_TIMEOUT", "ACL_DEVICE_SYNC_TIMEOUT") if name in os.environ)
+if name == "ACL_DEVICE_SYNC_TIMEOUT":
+    gate.open()
+    torch.npu.synchronize()
+    total.zero_()
+    gate = Gate()
+    total += 7
+try:
+    graph.reset()
+    sys.exit("the limit has no effect")
+except RuntimeError as error:
+    assert name in str(error), error
+del graph
+assert_memory_is_kept()
+assert reserved() == before
+""",
+        **limit,
+    )
