@@ -386,6 +386,7 @@ except torch.OutOfMemoryError:
 del use
 with torch.npu.stream(torch.npu.Stream()):
     mine = [torch.full((SIZE // 2,), 3.0, device="npu") for _ in range(2)]
+torch.npu.synchronize()
 graph.replay()
 assert y.item() == SIZE
 assert all(float(each.min()) == float(each.max()) == 3 for each in mine)
