@@ -19,8 +19,8 @@
 namespace softnpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x6c65646765723033;  // changes with the layout of Table, and so does the name of the file
-constexpr const char* kFileName = "softnpu-ledger-3-";
+constexpr uint64_t kMagic = 0x6c65646765723034;  // changes with the layout of Table, and so does the name of the file
+constexpr const char* kFileName = "softnpu-ledger-4-";
 
 // Bytes of the file that stand for something when locked; they lie behind its contents.
 constexpr off_t kSetUpLock = off_t{1} << 30;
@@ -104,10 +104,12 @@ struct Ledger::Table {
   // Sums over the entries.
   std::array<uint64_t, kDevices> device_bytes;
   uint64_t host_bytes;
+  uint64_t end;  // the same as `magic`, and last
 
   bool set_up() {
     std::memset(static_cast<void*>(this), 0, sizeof(*this));
     if (!make_mutex()) return false;
+    end = kMagic;
     magic = kMagic;
     return true;
   }
@@ -349,7 +351,9 @@ Status Ledger::open_file(const std::string& path) {
 
 Status Ledger::map_table() {
   struct stat about = {};
-  if (fstat(file_, &about) == 0 && about.st_size < off_t(sizeof(Table))) empty(file_);  // it is new, or was cut short
+  uint64_t magic = 0;
+  const bool is_ours = pread(file_, &magic, sizeof magic, 0) == sizeof magic && magic == kMagic;
+  if (is_ours && fstat(file_, &about) == 0 && about.st_size < off_t(sizeof(Table))) empty(file_);  // it was cut short
   // Reserved now: a full /dev/shm must be a failure here, not a fault later.
   if (const int error = posix_fallocate(file_, 0, sizeof(Table)); error != 0) {
     return {ACL_ERROR_RT_FILE_WRITE, text("it has no room: ", std::strerror(error))};
@@ -364,8 +368,11 @@ Status Ledger::map_table() {
   return {};
 }
 
-// A file that was cut short loses the rest, too, when its table is touched: repair_fault().
-bool Ledger::is_whole() const { return table_.load(std::memory_order_relaxed)->magic == kMagic; }
+// The end is touched first: a file that was cut short then loses the rest, too (repair_fault()).
+bool Ledger::is_whole() const {
+  const volatile Table& table = *table_.load(std::memory_order_relaxed);
+  return table.end == kMagic && table.magic == kMagic;
+}
 
 // Somebody cut the file short or emptied it. It stays mapped where it is.
 void Ledger::set_up_again() {
@@ -375,8 +382,8 @@ void Ledger::set_up_again() {
   if (!is_joining && !set_lock_within(file_, kSetUpLock, kPatience)) return report("and another process keeps it locked");
   if (const int error = posix_fallocate(file_, 0, sizeof(Table)); error != 0) {
     report("and has no room: ", std::strerror(error));
-  } else if (Table* table = table_.load(std::memory_order_relaxed); table->magic != kMagic) {
-    if (table->set_up()) report("and is set up anew: each process enters again what it holds");
+  } else if (!is_whole()) {
+    if (table_.load(std::memory_order_relaxed)->set_up()) report("and is set up anew: each process enters again what it holds");
   }
   if (!is_joining) set_lock(file_, F_UNLCK, kSetUpLock);
 }
