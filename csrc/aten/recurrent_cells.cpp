@@ -43,13 +43,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> composed_lstm_cell(const at::Tens
   return {std::move(hy), std::move(cy), at::cat({input, forget, cell, output}, 1)};
 }
 
+const AutogradKernel lstm_cell_kernel("aten::_thnn_fused_lstm_cell", "");
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_autograd(c10::DispatchKeySet keys, const at::Tensor& input_gates,
                                                                   const at::Tensor& hidden_gates, const at::Tensor& cx,
                                                                   const OptionalTensor& input_bias,
                                                                   const OptionalTensor& hidden_bias) {
-  if (autograd_may_be_skipped(keys, input_gates, hidden_gates, cx, input_bias, hidden_bias)) {
+  if (lstm_cell_kernel.may_be_skipped(keys, input_gates, hidden_gates, cx, input_bias, hidden_bias)) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    return OneDevice<&lstm_cell>::call(input_gates, hidden_gates, cx, input_bias, hidden_bias);
+    return at::_ops::_thnn_fused_lstm_cell::redispatch(kDeviceKeys, input_gates, hidden_gates, cx, input_bias, hidden_bias);
   }
   if (has_tangent(input_gates) || has_tangent(hidden_gates) || has_tangent(cx) || has_tangent(input_bias) ||
       has_tangent(hidden_bias)) {
@@ -95,12 +97,14 @@ std::tuple<at::Tensor, at::Tensor> composed_gru_cell(const at::Tensor& input_gat
   return {(hx - fresh) * input + fresh, at::cat({reset, input, fresh, hx, from_hidden[2]}, 1)};
 }
 
+const AutogradKernel gru_cell_kernel("aten::_thnn_fused_gru_cell", "");
+
 std::tuple<at::Tensor, at::Tensor> gru_cell_autograd(c10::DispatchKeySet keys, const at::Tensor& input_gates,
                                                      const at::Tensor& hidden_gates, const at::Tensor& hx,
                                                      const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
-  if (autograd_may_be_skipped(keys, input_gates, hidden_gates, hx, input_bias, hidden_bias)) {
+  if (gru_cell_kernel.may_be_skipped(keys, input_gates, hidden_gates, hx, input_bias, hidden_bias)) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    return OneDevice<&gru_cell>::call(input_gates, hidden_gates, hx, input_bias, hidden_bias);
+    return at::_ops::_thnn_fused_gru_cell::redispatch(kDeviceKeys, input_gates, hidden_gates, hx, input_bias, hidden_bias);
   }
   if (has_tangent(input_gates) || has_tangent(hidden_gates) || has_tangent(hx) || has_tangent(input_bias) ||
       has_tangent(hidden_bias)) {
