@@ -16,6 +16,7 @@ namespace {
 
 class Quiet : public TaskQueue::Observer {
  public:
+  std::string place() const override { return "a queue of a test"; }
   rtExceptionInfo task_failed(const SoftnpuTaskKind&, Ticket, const Status&) override { return {}; }
 };
 
