@@ -42,6 +42,12 @@ struct Entry {
   std::array<char, 48> name;
   std::array<uint64_t, Ledger::kDevices> device_bytes;
   std::array<Running, Ledger::kDevices> running;  // changed without the mutex
+
+  void clear() {
+    used = 0;
+    device_bytes.fill(0);
+    for (Running& one : running) std::atomic_ref(one).store(0, std::memory_order_relaxed);
+  }
 };
 
 // Of a clock that all processes of the host share.
@@ -107,7 +113,8 @@ struct Ledger::Table {
   uint64_t end;  // the same as `magic`, and last
 
   bool set_up() {
-    std::memset(static_cast<void*>(this), 0, sizeof(*this));
+    for (Entry& entry : entries) entry.clear();
+    add_up();
     if (!make_mutex()) return false;
     end = kMagic;
     magic = kMagic;
@@ -427,6 +434,7 @@ Status Ledger::take_entry() {
   reclaim_dead();
   for (int entry = 0; entry < kProcesses; ++entry) {
     if (table.entries[entry].used != 0 || !set_lock(file_, F_WRLCK, kEntryLocks + entry)) continue;
+    table.entries[entry].clear();
     fill_entry(entry);
     return {};
   }
@@ -434,13 +442,13 @@ Status Ledger::take_entry() {
 }
 
 void Ledger::fill_entry(int number) {
-  Entry entry = {};
-  entry.used = 1;
+  Entry& entry = table_.load(std::memory_order_relaxed)->entries[number];
   entry.pid = getpid();
   entry.start_time = std::time(nullptr);
+  entry.name.fill('\0');
   std::strncpy(entry.name.data(), program_invocation_short_name, entry.name.size() - 1);
   make_printable(entry.name.data());
-  table_.load(std::memory_order_relaxed)->entries[number] = entry;
+  entry.used = 1;
   entry_ = number;
 }
 
