@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
 #include <thread>
 
 #include "testing/acl_fixture.h"
@@ -124,14 +123,6 @@ const Call& call_of_this_child() {
   std::abort();
 }
 
-// Whether that thread of this process sleeps.
-bool is_asleep(pid_t thread) {
-  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
-  std::string number, name, state;
-  file >> number >> name >> state;
-  return state == "S";
-}
-
 // Runs the call of this child on a thread and returns when it blocks there.
 class Blocked {
  public:
@@ -142,11 +133,7 @@ class Blocked {
       code_ = call_of_this_child().call();
       returned_ = true;
     });
-    int asleep = 0;
-    EXPECT_TRUE(eventually([&] {
-      asleep = number_ != 0 && is_asleep(number_) ? asleep + 1 : 0;
-      return asleep == 20 || returned_;
-    }));
+    EXPECT_TRUE(eventually([&] { return returned_ || falls_asleep(number_); }));
     EXPECT_FALSE(returned_) << "it does not block";
   }
   aclError join() {

@@ -232,21 +232,26 @@ class ReusedPlaceTest : public TwoDevicesTest {
   std::thread replace(aclrtStream stream, aclrtStream* next, const Flag& done) {
     int32_t number = -1;
     EXPECT_ACL(aclrtStreamGetId(stream, &number));
-    return std::thread([=, context = context_] {
-      EXPECT_ACL(aclrtSetCurrentContext(context));
+    std::thread replacer([=, this] {
+      EXPECT_ACL(aclrtSetDevice(1));  // now, so that its default stream does not get the place
+      EXPECT_ACL(aclrtSetCurrentContext(context_));
+      replacer_ = gettid();
       EXPECT_ACL(aclrtDestroyStream(stream));
       EXPECT_ACL(aclrtSetDevice(1));
-      for (int count = 0; count < 100; ++count) {
+      EXPECT_TRUE(eventually([&] {  // the thread of the destroyed stream gives the place back in its own time
         EXPECT_ACL(aclrtCreateStream(next));
         int32_t got = -1;
         EXPECT_ACL(aclrtStreamGetId(*next, &got));
-        if (got == number) break;
-      }
+        return got == number;
+      }));
       done.set();
     });
+    EXPECT_TRUE(eventually([&] { return falls_asleep(replacer_); }));
+    return replacer;
   }
 
   aclrtContext context_ = nullptr;
+  std::atomic<pid_t> replacer_{0};
 };
 
 TEST_F(ReusedPlaceTest, DestroyingAContextLeavesStreamsOfOtherDevicesAlone) {

@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <list>
 #include <map>
 #include <mutex>
@@ -227,6 +228,17 @@ bool eventually(const std::function<bool()>& condition, milliseconds span) {
   const auto end = std::chrono::steady_clock::now() + span;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(1ms);
+  }
+  return true;
+}
+
+bool falls_asleep(int thread) {
+  for (int look = 0; look < 20; ++look) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string number, name, state;
+    file >> number >> name >> state;
+    if (state != "S") return false;
     std::this_thread::sleep_for(1ms);
   }
   return true;

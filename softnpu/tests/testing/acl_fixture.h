@@ -146,6 +146,9 @@ class Gate {
 // Whether `condition` becomes true before `span` has passed; for what can only be polled.
 bool eventually(const std::function<bool()>& condition, milliseconds span = kPatience);
 
+// Whether that thread of this process (gettid) sleeps for some 20 ms from now on, as one that waits does. False for 0.
+bool falls_asleep(int thread);
+
 // The private driver of softnpu; null on another device.
 const SoftnpuDriver* driver();
 #define REQUIRE_SOFTNPU() \
