@@ -113,7 +113,7 @@ def elsewhere():
 
 
 def stale_stream():
-    """A kernel of a side stream runs after its input was freed, because nobody called record_stream()."""
+    """A kernel of a side stream runs after its input was freed, and nobody called record_stream()."""
     side = torch.npu.Stream()
     x = torch.ones(1000, device="npu")
     gate = Gate(side)

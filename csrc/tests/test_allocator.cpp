@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <fstream>
 #include <future>
 #include <list>
 #include <optional>
 #include <random>
+#include <string>
 
 #include "core/allocator.h"
 #include "gate.h"
@@ -19,6 +21,14 @@ namespace {
 
 constexpr size_t kKiB = 1 << 10;
 constexpr size_t kMiB = 1 << 20;
+
+// Whether that thread of this process sleeps.
+bool is_asleep(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string number, name, state;
+  file >> number >> name >> state;
+  return state == "S";
+}
 
 class AllocatorTest : public testing::Test {
  protected:
@@ -167,21 +177,20 @@ TEST_F(AllocatorTest, ARequestThatNoDeviceCouldMeetIsCountedAsRunningOut) {
 
 TEST_F(AllocatorTest, WhoFindsMemoryInTheCacheDoesNotWaitForAnothersStream) {
   const NPUStream held = getNPUStreamFromPool();
-  allocate(kKiB).clear();
   void* const cached = allocate_on(held, kKiB).get();
   Gate gate(held);
-  std::atomic<bool> is_over{false};
-  std::thread emptier([&] {  // a turn that finds the memory in the cache waits at the gate with it in its hands
-    while (!is_over) getNPUAllocator()->emptyCache();
+  std::atomic<pid_t> waiting{0};
+  std::thread emptier([&] {
+    waiting = gettid();
+    getNPUAllocator()->emptyCache();  // waits at the gate
   });
-  auto user = std::async(std::launch::async, [&] {
-    while (!is_over && allocate_on(held, kKiB).get() == cached) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  });
+  while (waiting == 0 || !is_asleep(waiting)) std::this_thread::yield();
+  auto user = std::async(std::launch::async, [&] { return allocate_on(held, kKiB).get(); });
   const bool is_free = user.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
-  is_over = true;
   gate.open();
   emptier.join();
   EXPECT_TRUE(is_free) << "an allocation waited for a stream that another thread waits for";
+  EXPECT_EQ(user.get(), cached);
 }
 
 TEST_F(AllocatorTest, FractionLimitsWhatIsReserved) {

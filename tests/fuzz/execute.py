@@ -2,7 +2,9 @@
 
 import gc
 import os
+import tempfile
 import traceback
+from pathlib import Path
 
 from . import printing, settings
 from .generation import generate
@@ -13,9 +15,14 @@ def program_of(seed):
 
 
 def prepare(seed):
-    """The settings of the seed, which the device reads at its first use."""
+    """The settings of the seed, which the device reads at its first use. Programs of other processes share no memory with it."""
     for name, value in settings.of(seed).environment.items():
         os.environ[name] = value
+    name = f"process-{os.getpid()}"
+    ledger = Path(os.environ.get("SOFTNPU_LEDGER_DIR", tempfile.gettempdir()))
+    if ledger.name != name:
+        (ledger / name).mkdir(exist_ok=True)
+        os.environ["SOFTNPU_LEDGER_DIR"] = str(ledger / name)
 
 
 def failure(program, environment):
