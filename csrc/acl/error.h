@@ -26,7 +26,7 @@ inline void check(aclError code, const char* function) {
 // For destructors and other places that must not throw: one warning instead of an exception.
 C10_EXPORT void warn_if_failed(aclError code, const char* function) noexcept;
 
-// Whether a call that waits says by `code` that work failed on the device. Other codes are about the call itself: what it asks for
+// Whether a call that waits says by `code` that work failed on the device. Other codes are about the call: what it asks for
 // is not possible, such as a wait for a stream that is captured.
 C10_EXPORT bool is_failed_work(aclError code);
 
