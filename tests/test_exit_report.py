@@ -49,7 +49,16 @@ PROGRAMS = {
     "sys.exit(0)": (1, 1, "fail(); sys.exit(0)"),
     "sys.exit(3)": (3, 1, "fail(); sys.exit(3)"),
     "an exception": (1, 1, "fail(); raise ValueError('planned')"),
-    "Ctrl-C": (-2, 1, "fail(); os.kill(os.getpid(), signal.SIGINT); threading.Event().wait()"),
+    "Ctrl-C": (
+        -2,
+        1,
+        """
+        fail()
+        while not torch.npu.current_stream().query(): ...           # after Ctrl-C nothing is waited for
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait()
+        """,
+    ),
     "os._exit, after which nobody can report": (0, 0, "fail(); os._exit(0)"),
     "a side stream": (1, 1, "fail_on(torch.npu.Stream())"),
     "a stream of high priority": (1, 1, "fail_on(torch.npu.Stream(priority=-1))"),

@@ -117,6 +117,7 @@ def argument_for(argument, operator, dtype, device):
         "bool": False,
         "str": "add",
         "List[int]": [2, 2] if "size" in name else [1, 1],
+        "List[str]": ["N"],  # names of dimensions, before torch 2.13
     }
     if kind.startswith("Optional"):
         return None
