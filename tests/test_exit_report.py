@@ -53,6 +53,7 @@ PROGRAMS = {
         -2,
         1,
         """
+        signal.signal(signal.SIGINT, signal.default_int_handler)    # background jobs ignore it
         fail()
         while not torch.npu.current_stream().query(): ...           # after Ctrl-C nothing is waited for
         os.kill(os.getpid(), signal.SIGINT)
