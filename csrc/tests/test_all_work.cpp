@@ -84,6 +84,7 @@ TEST(NoCaptures, RefusesACaptureOfItsOwnThread) {
 }
 
 TEST(LateErrors, AreThrownByTheNextSynchronisingCallOnce) {
+  getDefaultNPUStream(0).synchronize();  // the device is in use
   raise_later(failure_of("the first"));
   raise_later(failure_of("the second"));
   EXPECT_EQ(text_of_synchronize(), "the first\nthe second");
@@ -91,6 +92,7 @@ TEST(LateErrors, AreThrownByTheNextSynchronisingCallOnce) {
 }
 
 TEST(LateErrors, DoNotEndTheWaitBeforeMemoryGoesBack) {
+  getDefaultNPUStream(0).synchronize();
   raise_later(failure_of("an earlier one"));
   EXPECT_NO_THROW(wait_for_all_work());
   EXPECT_EQ(text_of_synchronize(), "an earlier one");

@@ -109,9 +109,9 @@ class Ledger {
   Status problem_;
   std::string path_;
   std::mutex repair_mutex_;
-  int file_ = -1;                       // -1: an account of our own
-  std::atomic<Table*> table_{nullptr};  // null in a child of fork()
-  int entry_ = -1;
+  int file_ = -1;                          // -1: an account of our own
+  std::atomic<Table*> table_{nullptr};     // null in a child of fork()
+  std::atomic<int> entry_{-1};             // read by workers, which hold no lock
   std::array<uint64_t, kDevices> held_{};  // what entry_ says, should the file lose it; changed with the table locked
 };
 

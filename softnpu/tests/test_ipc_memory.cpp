@@ -203,7 +203,7 @@ TEST_F(IpcMemoryTest, ManyImportsLeaveNothingBehind) {
   const auto mappings_before = mappings();
   for (int round = 0; round < 100; ++round) share(size_t{1} << (round % 20));
   EXPECT_EQ(files(), files_before);
-  EXPECT_NEAR(double(mappings()), double(mappings_before), 10);
+  EXPECT_NEAR(double(mappings()), double(mappings_before), 50);  // a leak would be 100 or more, and sanitizers map for themselves
 }
 
 TEST_F(IpcMemoryTest, AResetDeviceHasNoImports) {

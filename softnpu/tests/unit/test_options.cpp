@@ -42,7 +42,7 @@ TEST(Options, DefaultsFitTheHost) {
     return text(o.device_memory % step, o.device_memory >= step, o.device_memory <= uint64_t{64} << 30, o.host_memory > 0, " ",
                 o.visible_devices.size(), " ", o.soc_name, " ", o.ledger_dir, " ", static_cast<int>(o.log_level));
   });
-  EXPECT_EQ(output.result, "0111 8 Ascend910B3 /dev/shm 3");
+  EXPECT_EQ(output.result, "0truetruetrue 8 Ascend910B3 /dev/shm 3");
 }
 
 TEST(Options, SizesTakeSuffixes) {
@@ -115,7 +115,7 @@ TEST(Options, NamesAndListsAreRead) {
         return text(o.memory_check.red_zones, o.memory_check.poison, o.memory_check.guard_pages, static_cast<int>(o.launch),
                     o.soc_name);
       });
-  EXPECT_EQ(output.result, "0112Ascend910_9391");
+  EXPECT_EQ(output.result, "falsetruetrue2Ascend910_9391");
   EXPECT_EQ(output.printed, "");
   EXPECT_NE(with({{"SOFTNPU_MEMORY_CHECK", "none,poison"}}, [](const Options&) { return ""; }).printed, "");
 }
