@@ -323,3 +323,21 @@ def test_lengths_are_captured_by_a_graph(layout):
             old.copy_(new)
         graph.replay()
         close(out, attention(*fresh).cpu())
+
+
+@pytest.mark.parametrize("layout", ["BSH", "BNSD", "TND"])
+def test_entries_of_a_table_beyond_the_lengths_are_not_read(layout):
+    pages = rand(4, BLOCK, 2 * D, seed=1).npu()
+    query = rand(2, N, 1, D).npu()
+    query = query.squeeze(2) if layout == "TND" else as_layout(query, layout)
+    ends = {"actual_seq_lengths": [1, 2]} if layout == "TND" else {}
+
+    def attend(table):
+        return torch_npu.npu_fused_infer_attention_score(
+            query, pages, pages, num_heads=N, num_key_value_heads=2, input_layout=layout, block_size=BLOCK,
+            block_table=torch.tensor(table, dtype=torch.int32).npu(), actual_seq_lengths_kv=[BLOCK, 1], **ends,
+        )[0]  # fmt: skip
+
+    expected = attend([[1, 0], [2, 0]])
+    for junk in (-1, 12345, -(2**31)):
+        close(attend([[1, junk], [2, junk]]), expected.cpu(), rtol=0, atol=0)

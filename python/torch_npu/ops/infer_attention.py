@@ -310,6 +310,7 @@ def _infer(
     if table is not None:
         check(lengths_kv is not None, name, "block_table needs the actual lengths of the keys")
         shared = kv_heads or heads
+        table = _used(table, lengths_kv, k.size(1 if k.dim() == 3 else 2))
         k, v, key_rope = (x if x is None else _unpaged(x, table, given, shared) for x in (k, v, rope[1]))
         rope = rope[0], key_rope
         if given == "TND":
@@ -357,9 +358,18 @@ def _laid_out(sequences, lengths):
     return torch.cat([sequences[:0].flatten(0, 1), *(sequences[i, : int(n)] for i, n in enumerate(lengths))])
 
 
+def _used(table, lengths, page):
+    """A table of pages, with page 0 in place of what lies beyond the lengths: nobody need have written that."""
+    lengths = [int(n) for n in lengths][: table.size(0)]
+    if len(lengths) not in (1, table.size(0)):
+        return table.long()  # _lengths() refuses them
+    begins = torch.arange(table.size(1), device=table.device) * page
+    return table.long().masked_fill(begins >= torch.tensor(lengths, device=table.device).unsqueeze(1), 0)
+
+
 def _unpaged(pages, table, layout, heads):
     """The sequences that a table of pages describes, in the layout of the query; BSND for TND."""
-    found = pages[table.long().clamp(min=0)]
+    found = pages[table]
     if pages.dim() == 3:
         found = found.flatten(1, 2)
         if layout == "BSH":
