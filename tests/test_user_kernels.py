@@ -299,3 +299,20 @@ def test_switches_for_debugging_see_a_call_in_every_mode(mode):
         torch.sinc(x)
     assert torch.npu.fallback_stats() == {"aten::sinc": 1}
     torch.npu.reset_fallback_stats()
+
+
+def test_a_kernel_for_lstm_is_used_within_dispatch_modes():
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            return function(*args, **(kwargs or {}))
+
+    model, x, called = torch.nn.LSTM(3, 3, device="npu"), torch.ones(2, 1, 3, device="npu"), []
+    library = Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        library.impl("lstm.input", lambda x, *rest: called.append(x) or (x, x, x), "PrivateUse1")
+    for mode in MODES.values():
+        with mode(), Mode():
+            model(x)
+    assert len(called) == len(MODES)
+    library._destroy()

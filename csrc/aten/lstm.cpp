@@ -182,11 +182,12 @@ const KernelSlot* device_kernel;  // of lstm.input for PrivateUse1
 ThreeTensors lstm_autograd(c10::DispatchKeySet keys, const at::Tensor& input, at::TensorList hx, at::TensorList params,
                            bool has_biases, int64_t num_layers, double dropout, bool train, bool bidirectional,
                            bool batch_first) {
-  if (device_kernel->is_unchanged() || !is_seen_by_device_alone(keys)) {
+  if (device_kernel->is_unchanged()) {
     return lstm(keys, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
   }
   const at::AutoDispatchBelowADInplaceOrView below;
-  return at::_ops::lstm_input::redispatch(kDeviceKeys, input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
+  const c10::DispatchKeySet rest = is_seen_by_device_alone(keys) ? kDeviceKeys : keys & c10::after_autograd_keyset;
+  return at::_ops::lstm_input::redispatch(rest, input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
                                           batch_first);
 }
 
