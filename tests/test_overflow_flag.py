@@ -2,6 +2,7 @@
 scaling skips the steps which it skips where overflows are infinite."""
 
 import json
+import textwrap
 
 import pytest
 
@@ -270,3 +271,61 @@ def test_every_device_of_a_model_is_asked_and_cleared(child):
     print(json.dumps(moved))
     """
     assert result(child(program, **SATURATION)) == [True, False, True]
+
+
+SCALERS = """
+import json, torch
+def scalers():
+    yield torch.amp.GradScaler("npu", init_scale=1024.0)
+    yield torch.npu.amp.GradScaler(init_scale=1024.0)
+def moves(scaler, losses, given=None):
+    weight = torch.ones(2, device="npu:0", requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    found = []
+    for loss in losses:
+        optimizer.zero_grad()
+        scaler.scale(loss(weight)).backward()
+        before = weight.tolist()
+        scaler.step(optimizer)
+        scaler.update(given)
+        found.append(weight.tolist() != before)
+    return found
+usual = lambda weight: weight.sum()
+"""
+
+
+def test_an_overflow_on_a_device_without_parameters_counts(child):
+    program = """
+    there = lambda weight: (weight.to("npu:1").half() * 1000).sum().float().to("npu:0")
+    print(json.dumps([moves(scaler, (usual, there, usual)) for scaler in scalers()]))
+    """
+    assert result(child(SCALERS + textwrap.dedent(program), **SATURATION)) == [[True, False, True]] * 2
+
+
+def test_an_overflow_of_the_forward_pass_counts(child):
+    program = """
+    def forward(weight):
+        large = weight.half() + 60000
+        return ((large + large).float() * 1e-9).sum() + weight.sum()
+    print(json.dumps([moves(scaler, (usual, forward, usual)) for scaler in scalers()]))
+    """
+    assert result(child(SCALERS + textwrap.dedent(program), **SATURATION)) == [[True, False, True]] * 2
+
+
+def test_a_scale_that_is_given_ends_an_overflow_too(child):
+    program = """
+    far = lambda weight: (weight.half() * 1e5).float().sum()
+    print(json.dumps([moves(scaler, (usual, far, usual), given=4.0) for scaler in scalers()]))
+    """
+    assert result(child(SCALERS + textwrap.dedent(program), **SATURATION)) == [[True, False, True]] * 2
+
+
+def test_the_logarithms_of_zero_in_ctc_loss_are_no_overflow(child):
+    program = """
+    probabilities = torch.randn(12, 2, 5, device="npu").log_softmax(-1).requires_grad_()
+    targets, lengths = torch.tensor([[1, 2, 3], [4, 1, 1]], device="npu"), torch.tensor([12, 12])
+    torch.npu.clear_npu_overflow_flag()
+    torch.nn.functional.ctc_loss(probabilities, targets, lengths, torch.tensor([3, 2])).backward()
+    print(json.dumps(torch.npu.get_npu_overflow_flag()))
+    """
+    assert result(child(SCALERS + textwrap.dedent(program), **SATURATION)) is False

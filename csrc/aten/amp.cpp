@@ -2,6 +2,8 @@
 // from one update of the scale to the next. Nobody waits for the flag.
 #include <ATen/core/op_registration/adaption.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/logical_or.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include "aten/device_scope.h"
@@ -24,12 +26,24 @@ at::Tensor overflow_status() {
   return status;
 }
 
+// Whether a device in use has met an overflow, as a tensor on `goal`. All are asked: a model may be spread over several.
+at::Tensor any_overflow(c10::Device goal) {
+  at::Tensor found;
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    if (!has_context(device)) continue;
+    const c10::DeviceGuard guard(npu_device(device));
+    const at::Tensor here = overflow_status().any().to(goal);
+    found = found.defined() ? at::logical_or(found, here) : here;
+  }
+  return found;
+}
+
 void unscale(at::TensorList self, at::Tensor& found_inf, const at::Tensor& inv_scale) {
   check_one_device("_amp_foreach_non_finite_check_and_unscale_", self, found_inf, inv_scale);
   const DeviceScope scope(self, found_inf, inv_scale);
   call::aclnnForeachNonFiniteCheckAndUnscale(self, found_inf, inv_scale);
   if (overflow_is_infinite()) return;
-  found_inf.masked_fill_(overflow_status().any(), 1);
+  found_inf.masked_fill_(any_overflow(found_inf.device()), 1);
 }
 
 at::Tensor& update_scale(at::Tensor& self, at::Tensor& growth_tracker, const at::Tensor& found_inf, double growth_factor,

@@ -8,6 +8,7 @@ model.cast_weight("npu:0")                    # does nothing
 packed_sequence.npu("npu:1")                  # torch's own, but a device that is not npu is refused
 torch.nn.LazyLinear(3).npu()                  # before its parameters are made, too
 torch.set_default_tensor_type("torch.npu.FloatTensor")   # see _default_tensor_type.py
+torch.amp.GradScaler("npu").update(1024.0)     # clears the overflow flags, as update() does
 print(tensor)                                 # formatted on the host: torch does so in float64, which no chip has
 """
 
@@ -29,6 +30,7 @@ def register():
     torch.nn.utils.rnn.PackedSequence.npu = _to_npu_only(torch.nn.utils.rnn.PackedSequence.npu)
     torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.npu)
     torch.set_default_tensor_type = _default_tensor_type.with_npu(torch.set_default_tensor_type)
+    torch.amp.GradScaler.update = _clearing_flags(torch.amp.GradScaler.update)
     torch._tensor_str._Formatter.__init__ = _on_host(torch._tensor_str._Formatter.__init__)
 
 
@@ -42,6 +44,19 @@ def _of_distributed(name):
     if name in ("is_hccl_available", "reinit_process_group"):
         return getattr(importlib.import_module("torch_npu.distributed"), name)
     raise AttributeError(f"module 'torch.distributed' has no attribute {name!r}")
+
+
+def _clearing_flags(update):
+    """torch's own update() clears the flags in the operator that changes the scale, which a given scale does not need."""
+
+    @functools.wraps(update)
+    def clearing(self, new_scale=None):
+        update(self, new_scale)
+        is_given = self._enabled and new_scale is not None
+        if is_given and self._scale.device.type == "npu" and not npu.utils.is_support_inf_nan():
+            _C._npu_clear_overflow_flags()
+
+    return clearing
 
 
 def _on_host(init):

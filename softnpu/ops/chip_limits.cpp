@@ -29,10 +29,11 @@ bool converts(const Operation& operation) { return is_any_of(operation.task.name
 
 bool moves(const Operation& operation) { return converts(operation) || is_any_of(operation.task.name, {"aclnnCat"}); }
 
-// Operators that store numbers as they get them, or that look for infinity and NaN in what they write. abs is part of isinf.
+// Operators that store numbers as they get them, that look for infinity and NaN in what they write, or whose results hold the
+// logarithm of 0 (CTC). abs is part of isinf.
 bool keeps_numbers(const Operation& operation) {
   return is_any_of(operation.task.name,
-                   {"aclnnAbs", "aclnnNeg", "aclnnCat", "aclnnInplaceFillScalar", "aclnnInplaceFillTensor",
+                   {"aclnnAbs", "aclnnNeg", "aclnnCat", "aclnnCtcLoss", "aclnnInplaceFillScalar", "aclnnInplaceFillTensor",
                     "aclnnInplaceMaskedFillScalar", "aclnnInplaceMaskedFillTensor", "aclnnForeachNonFiniteCheckAndUnscale"});
 }
 

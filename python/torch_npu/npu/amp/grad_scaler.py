@@ -3,7 +3,8 @@
     scaler = torch.npu.amp.GradScaler(init_scale=1024, dynamic=False)
 
 A device that turns what is too large into its largest number leaves no infinity to find in the gradients: there unscaling looks
-at the overflow flags of the devices too. The first scale() of an iteration and update() clear them.
+at the overflow flags of the devices too. They are of the device, not of a scaler: what overflows between two calls of update()
+counts, in the forward pass and elsewhere, and update() of any scaler clears them. So update two scalers after the steps of both.
 """
 
 import collections
@@ -12,7 +13,6 @@ import warnings
 import torch
 from torch.amp.grad_scaler import _refresh_per_optimizer_state
 
-from ... import _C
 from .. import utils
 from .common import amp_definitely_not_available
 
@@ -34,14 +34,6 @@ class GradScaler(torch.amp.GradScaler):
             enabled = False
         super().__init__("npu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
         self._dynamic = dynamic
-        self._flag_is_cleared = False
-
-    def scale(self, outputs):
-        if self._enabled and self._dynamic and not self._flag_is_cleared:
-            if not utils.is_support_inf_nan():
-                _C._npu_clear_overflow_flags()
-            self._flag_is_cleared = True
-        return super().scale(outputs)
 
     def _unscale_grads_(self, optimizer, inv_scale, found_inf, allow_fp16):
         found = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
@@ -51,7 +43,6 @@ class GradScaler(torch.amp.GradScaler):
         return found
 
     def update(self, new_scale=None):
-        self._flag_is_cleared = False
         if self._enabled and not self._dynamic and new_scale is None:
             self._check_scale_growth_tracker("update")
             self._per_optimizer_states = collections.defaultdict(_refresh_per_optimizer_state)
