@@ -48,6 +48,17 @@ PROGRAMS = {
     "the end of the script": (1, 1, "fail()"),
     "sys.exit(0)": (1, 1, "fail(); sys.exit(0)"),
     "sys.exit(3)": (3, 1, "fail(); sys.exit(3)"),
+    "sys.exit(256), which is 0 to a shell": (1, 1, "fail(); sys.exit(256)"),
+    "a graph that replays for ever": (
+        0,
+        0,
+        """
+        graph = torch.npu.NPUGraph()
+        with torch.npu.graph(graph):
+            torch.npu._sleep(10**12)
+        graph.replay()
+        """,
+    ),
     "an exception": (1, 1, "fail(); raise ValueError('planned')"),
     "Ctrl-C": (
         -2,
@@ -306,3 +317,19 @@ def test_ctrl_c_ends_the_wait_at_exit(child):
         )
     )
     assert done.returncode in (1, -2), done.stdout + done.stderr
+
+
+def test_a_late_error_of_a_forked_child_is_printed(child):
+    program = """
+    def work():
+        graph, x = torch.npu.NPUGraph(), torch.ones(4, device="npu")
+        with torch.npu.graph(graph):
+            y = x.relu()
+        with softnpu.faults("launch:1"):
+            graph.replay()
+        del graph
+    in_child("fork", work)
+    """
+    done = child(textwrap.dedent(BEGIN) + textwrap.dedent(program))
+    assert done.stdout == "status of the child 1\n", done.stderr
+    assert "task 'aclnnRelu' failed" in done.stderr

@@ -488,3 +488,38 @@ def test_received_memory_is_unmapped_after_all_work(use):
     assert replies.get(timeout=120) == (7, 7)
     process.join(120)
     assert process.exitcode == 0
+
+
+def test_nothing_is_mapped_beside_pages_that_another_thread_gives_back(child):
+    done = child(
+        """
+        import threading, torch
+        MIB = 1 << 20
+        def make(size, value):
+            return torch.full((size * MIB,), value, dtype=torch.uint8, device="npu")
+        def ask_for_too_much():
+            try:
+                torch.empty(300 * MIB, dtype=torch.uint8, device="npu")
+            except torch.OutOfMemoryError:
+                print("refused")
+        old = make(40, 1)
+        torch.npu.synchronize()
+        del old
+        side = torch.npu.Stream()
+        with torch.npu.stream(side):
+            torch.npu._sleep(10**9)  # holds the release, which waits for all streams
+        thread = threading.Thread(target=ask_for_too_much)
+        thread.start()
+        while torch.npu.memory_stats()["num_alloc_retries"] == 0: ...
+        first = make(30, 7)
+        thread.join()
+        second = make(60, 9)
+        print(first.unique().tolist(), second.unique().tolist())
+        del first, second
+        torch.npu.empty_cache()
+        print(torch.npu.memory_reserved())
+        """,
+        SOFTNPU_DEVICE_MEMORY="256M",
+        PYTORCH_NPU_ALLOC_CONF="expandable_segments:True",
+    )
+    assert (done.stdout, done.returncode) == ("refused\n[7] [9]\n0\n", 0), done.stderr

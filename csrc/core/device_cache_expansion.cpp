@@ -13,6 +13,7 @@ namespace torch_npu {
 DeviceCache::ExpandablePlace DeviceCache::find_place(StreamCache& cache, size_t size) {
   ExpandablePlace best{};
   for (const auto& segment : cache.expandable) {
+    if (segment->leaving > 0) continue;
     Block* last = nullptr;
     const auto consider = [&](char* end, const Block* next) {
       char* const begin = last == nullptr ? segment->begin() : last->address + last->size;

@@ -79,6 +79,7 @@ Block* DeviceCache::shrink_and_retry(HeldLock& lock, StreamCache& cache, size_t 
   }
   let_kept_graphs_go();
   collect_sent_memory();
+  wait_for_all_work();  // without the locks, so that it can be interrupted
   const std::lock_guard turn(release_mutex_);
   const UninterruptedWaits scope;  // what the user does then may want that lock
   lock.lock();
@@ -272,13 +273,20 @@ void DeviceCache::release_segments(HeldLock& lock, const std::vector<Block*>& se
   FirstFailure failure;
   bool is_idle = true;
   if (!segments.empty()) {
+    const auto count_leaving = [&](int change) {
+      for (const Block* block : segments) {
+        if (block->expandable != nullptr) block->expandable->leaving += change;
+      }
+    };
     for (Block* block : segments) block->requested = 0;
+    count_leaving(1);
     lock.unlock();
     is_idle = failure.attempt(wait_for_all_work);
     if (is_idle) {
       for (const Block* block : segments) failure.attempt([&] { free_at_source(*block); });
     }
     lock.lock();
+    count_leaving(-1);
   }
   for (Block* block : segments) {
     if (is_idle) {

@@ -13,6 +13,7 @@
 #include "acl/symbol.h"
 #include "core/graph.h"
 #include "core/known_streams.h"
+#include "core/late_errors.h"
 #include "core/wait.h"
 
 namespace torch_npu {
@@ -97,16 +98,21 @@ void end_process(int status, void* /*unused*/) {
   } catch (const std::exception&) {  // a device that cannot be asked any more
   }
   // The other handlers run within this call, as they would without it.
-  if (status == 0 && has_failed.load()) std::exit(EXIT_FAILURE);
+  if ((status & 0xFF) == 0 && has_failed.load()) std::exit(EXIT_FAILURE);
 }
 
 }  // namespace
 
 bool report_failures_at_exit(std::chrono::milliseconds patience) {
   was_asked.store(true);
-  if (is_initialized() && !is_in_bad_fork()) settle_all(Clock::now() + patience);
+  if (is_initialized() && !is_in_bad_fork()) {
+    settle_all(Clock::now() + patience);
+    print_late_errors();
+  }
   return has_failed.load();
 }
+
+bool process_ends() { return was_asked.load(std::memory_order_relaxed); }
 
 void fail_at_exit() { has_failed.store(true); }
 

@@ -17,6 +17,9 @@ namespace torch_npu {
 // interrupted, as every wait (core/wait.h), and called again.
 C10_EXPORT bool report_failures_at_exit(std::chrono::milliseconds patience);
 
+// Whether it was called. Destructors then keep memory instead of waiting for the work that uses it.
+C10_EXPORT bool process_ends();
+
 // An exit status of 0 becomes 1: something was printed that the caller of this process must not miss.
 void fail_at_exit();
 

@@ -43,6 +43,8 @@ class ExpandableSegment {
 
   // What is mapped, as DeviceCache cuts it: the first block of each range without a gap, by address.
   std::map<char*, Block*> ranges{};
+  // Blocks that a thread is giving back without the lock of the cache. While there are any, nothing is mapped beside them.
+  int leaving = 0;
 
  private:
   ExpandableSegment(c10::DeviceIndex device, char* begin, size_t page, size_t pages)

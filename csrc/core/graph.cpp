@@ -8,6 +8,7 @@
 #include "core/all_work.h"
 #include "core/allocator.h"
 #include "core/device_cache.h"
+#include "core/exit_report.h"
 #include "core/generator.h"
 #include "core/late_errors.h"
 #include "core/memory_pool.h"
@@ -56,10 +57,12 @@ NPUGraph::~NPUGraph() {
   if (is_in_bad_fork()) return;
   const InterpreterUnlocked unlocked;  // the work that is waited for may need Python
   try {
-    if (drop_capture()) {
-      reset();
-    } else {
+    if (!drop_capture()) {
       abandon_capture(*this, std::exchange(parts_, {}));
+    } else if (!process_ends()) {
+      reset();
+    } else if (!parts_.is_empty()) {
+      keep_graph(std::exchange(parts_, {}));
     }
   } catch (...) {
     raise_later(std::current_exception());

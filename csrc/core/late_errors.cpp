@@ -22,7 +22,7 @@ class LateErrors {
  public:
   static LateErrors& get() {
     static auto* const errors = [] {
-      std::atexit([] { get().print(); });
+      std::atexit(print_late_errors);
       return new LateErrors;
     }();
     return *errors;
@@ -41,13 +41,6 @@ class LateErrors {
   }
 
  private:
-  void print() {
-    const std::string text = take();
-    if (text.empty()) return;
-    std::fprintf(stderr, "torch_npu: %s\n", text.c_str());
-    fail_at_exit();
-  }
-
   std::mutex mutex_;
   std::string text_;
 };
@@ -55,6 +48,14 @@ class LateErrors {
 }  // namespace
 
 void add_late_error(const std::string& text) { LateErrors::get().add(text); }
+
+void print_late_errors() {
+  if (!detail::late_errors_exist.load()) return;
+  const std::string text = LateErrors::get().take();
+  if (text.empty()) return;
+  std::fprintf(stderr, "torch_npu: %s\n", text.c_str());
+  fail_at_exit();
+}
 
 void detail::throw_late_errors() {
   const std::string text = LateErrors::get().take();

@@ -23,6 +23,8 @@ namespace torch_npu {
 
 C10_EXPORT void raise_later(std::exception_ptr failure) noexcept;
 void add_late_error(const std::string& text);
+// Those that nobody has met, at the end of the process.
+void print_late_errors();
 
 // Takes exceptions that are not c10::Error. Null for none, which is how a process without Python starts.
 using InterruptKeeper = void (*)(std::exception_ptr interrupt);

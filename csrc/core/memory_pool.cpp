@@ -6,6 +6,7 @@
 
 #include "core/allocator.h"
 #include "core/device_cache.h"
+#include "core/exit_report.h"
 #include "core/late_errors.h"
 #include "core/wait.h"
 
@@ -23,7 +24,7 @@ thread_local std::vector<Use> uses;  // the innermost last
 
 // The last one gives memory back. Where that fails the pool keeps it, for emptyCache() and for allocations that need room.
 void release(c10::DeviceIndex device, c10::MempoolId_t id) noexcept {
-  if (is_in_bad_fork()) return;
+  if (is_in_bad_fork() || process_ends()) return;
   const InterpreterUnlocked unlocked;  // the work that is waited for may need Python
   try {
     device_cache(device).release_pool(id);
