@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch_npu
 from support import two_devices
+from test_checkpoints import MAPS
 from torch import nn
 from torch_npu.npu._format import Format
 from torch_npu.utils.storage import _rebuild_npu_tensor
@@ -39,23 +40,14 @@ def saved(value, **options):
     return buffer
 
 
+# A storage of such a file is on the CPU and counts as one of the current NPU.
 MAPS = {
-    "none": (None, "npu:1"),
-    "cpu": ("cpu", "cpu"),
-    "cpu device": (torch.device("cpu"), "cpu"),
+    **MAPS,
     "meta": ("meta", "meta"),
     "npu": ("npu", "npu:1"),
-    "npu:0": ("npu:0", "npu:0"),
-    "device": (torch.device("npu:0"), "npu:0"),
-    "dict": ({"npu:1": "npu:0"}, "npu:0"),
-    "dict to cpu": ({"npu:1": "cpu"}, "cpu"),
     "dict of all": ({"npu": "cpu"}, "cpu"),
-    "dict of others": ({"npu:7": "cpu"}, "npu:1"),
     "dict of cpu": ({"cpu": "npu:0"}, "npu:0"),
     "dict of cpu to cpu": ({"cpu": "cpu"}, "cpu"),
-    "function": (lambda storage, location: storage.npu(0), "npu:0"),
-    "function to cpu": (lambda storage, location: storage, "cpu"),
-    "function without answer": (lambda storage, location: None, "npu:1"),
 }
 
 

@@ -1,5 +1,5 @@
-// Loss scaling. On a device that saturates, an overflow leaves no infinity in the gradients: there its overflow flag counts too,
-// from one update of the scale to the next. Nobody waits for the flag.
+// Loss scaling. On a device that saturates, an overflow leaves no infinity in the gradients. There the overflow flags of all
+// devices in use count too, from one update of the scale to the next. No call waits for a flag.
 #include <ATen/core/op_registration/adaption.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/logical_or.h>
