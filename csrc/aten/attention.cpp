@@ -134,7 +134,8 @@ std::tuple<at::Tensor, at::Tensor> multi_head_attention(const at::Tensor& query,
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_fused_sdp_choice", TORCH_FN(choose));
   m.impl("_native_multi_head_attention", TORCH_FN(multi_head_attention));
-  m.impl("_transformer_encoder_layer_fwd", TORCH_FN(at::native::transformer_encoder_layer_forward));
+  // Not TORCH_FN: under UBSan the address of a function of another library is no constant.
+  m.impl("_transformer_encoder_layer_fwd", &at::native::transformer_encoder_layer_forward);
   m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
 }
