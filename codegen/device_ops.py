@@ -279,11 +279,66 @@ def parameter_info(parameter):
     return "{" + ", ".join([*fields, *(f".{flag} = true" for flag in flags)]) + "}"
 
 
-def dtype_bits(function):
-    if not function.dtypes:
+def dtype_bits(words):
+    if not words:
         return "0"
-    names = dict.fromkeys(name for word in function.dtypes for name in DTYPE_SETS.get(word, (word,)))
+    names = dict.fromkeys(name for word in words for name in DTYPE_SETS.get(word, (word,)))
     return " | ".join(f"uint64_t(1) << {ACL_DTYPES[name]}" for name in names)
+
+
+# ---- argument rules ----
+
+
+def argument_text(function, name):
+    numbers, _ = positions(function)
+    index = [parameter.name for parameter in function.parameters].index(name)
+    return f"{{{index}, {numbers[name]}}}"
+
+
+def step_text(function, step):
+    value = step.value
+    if step.code == "kLetter":
+        value = function.rules.letters.index(value)
+    elif step.code == "kDtypeIn":
+        value = f"int64_t({dtype_bits(value.split())})"
+    arguments = ", ".join(argument_text(function, name) for name in step.names)
+    return f"{{RuleStep::{step.code}, {value}, {len(step.names)}, {{{arguments}}}}}"
+
+
+def item_text(function, item):
+    letter = function.rules.letters.index(item.letter) if item.letter else "kNoLetter"
+    return f"{{PatternItem::{item.kind}, {letter}, {item.value}}}"
+
+
+def array_lines(type_name, name, items):
+    return [f"constexpr {type_name} {name}[] = {{\n    " + ",\n    ".join(items) + "};"] if items else []
+
+
+def rule_lines(function):
+    """The constant rules_NAME with all that it points at."""
+    name, rules = function.name, function.rules
+    lines, patterns, conditions = [], [], []
+    for number, pattern in enumerate(rules.patterns):
+        items = [item_text(function, item) for item in pattern.items]
+        lines += array_lines("PatternItem", f"items_{name}_{number}", items)
+        target = f"items_{name}_{number}" if items else "{}"
+        may_be_empty = str(pattern.may_be_empty).lower()
+        patterns.append(f'{{{argument_text(function, pattern.name)}, "{pattern.text}", {target}, {may_be_empty}}}')
+    for number, condition in enumerate(rules.conditions):
+        lines += array_lines("RuleStep", f"steps_{name}_{number}", [step_text(function, step) for step in condition.steps])
+        conditions.append(f'{{"{condition.text}", steps_{name}_{number}}}')
+    lines += array_lines("Pattern", f"patterns_{name}", patterns)
+    lines += array_lines("const char*", f"letters_{name}", [f'"{letter}"' for letter in rules.letters])
+    lines += array_lines("Condition", f"conditions_{name}", conditions)
+    parts = {"patterns": patterns, "letters": rules.letters, "conditions": conditions}
+    fields = [f".{part} = " + (f"{part}_{name}" if content else "{}") for part, content in parts.items()]
+    fields.append(f".uses_scalars = {str(uses_scalars(function)).lower()}")
+    return [*lines, f"constexpr Rules rules_{name} = {{" + ", ".join(fields) + "};"]
+
+
+def uses_scalars(function):
+    scalars = {parameter.name for parameter in function.parameters if parameter.type.base == "Scalar"}
+    return any(scalars & set(step.names) for condition in function.rules.conditions for step in condition.steps)
 
 
 def operation_lines(function):
@@ -297,7 +352,9 @@ def operation_lines(function):
     if function.parameters:
         infos = [parameter_info(parameter) for parameter in function.parameters]
         lines.append(f"constexpr ParameterInfo parameters_{name}[] = {{\n    " + ",\n    ".join(infos) + "};")
-    rule = {"broadcast": "kBroadcast", "same": "kSame"}.get(function.shapes, "kNone")
+    if function.rules:
+        lines += rule_lines(function)
+    rule = {"broadcast": "kBroadcast", "broadcast_into": "kBroadcastInto", "same": "kSame"}.get(function.shapes, "kNone")
     fields = {
         "task": f'task_kind("{name}")',
         "parameters": f"parameters_{name}" if function.parameters else "nullptr",
@@ -307,14 +364,26 @@ def operation_lines(function):
         "run": f"run_{name}",
         "meta": f"meta_{name}" if has_meta(function) else "nullptr",
         "engine": f"engine::try_{function.engine}" if function.engine else "nullptr",
-        "dtypes": dtype_bits(function),
+        "dtypes": dtype_bits(function.dtypes),
         "promotes": str(function.promotes).lower(),
         "shapes": f"ShapeRule::{rule}",
+        "rules": f"&rules_{name}" if function.rules else "nullptr",
         "sync": str(function.sync).lower(),
+        "outputs": f"OutputLayout::{output_layout(function)}",
         "heavy": str(function.heavy).lower(),
     }
     lines.append(f"constexpr Operation operation_{name} = {{")
     return [*lines, *(f"    .{key} = {value}," for key, value in fields.items()), "};"]
+
+
+def output_layout(function):
+    """Phase one knows the shapes of outputs from a rule or a meta function; in-place functions do not change them."""
+    if function.dense:
+        return "kDense"
+    knows_shapes = function.shapes or has_meta(function) or function.sync
+    is_inplace = all(parameter.name.endswith("Ref") or parameter.name == "self" for parameter in function.outputs)
+    is_foreach = all(parameter.type.is_list for parameter in function.outputs)
+    return "kAny" if knows_shapes or is_inplace or is_foreach else "kWithoutGaps"
 
 
 def entry_lines(function):
@@ -389,18 +458,28 @@ Every function is called in two phases, `aclnnXGetWorkspaceSize(..., &workspaceS
 `aclnnX(workspace, workspaceSize, executor, stream)`. `!` marks what is written, `?` what may be null, `[]` a list.
 
 The kernel is an ATen overload on the CPU, or a function of this device (*own*); *engine*: small tensors take the device's own
-loops first; *sync*: phase two returns after the work and updates the view shape of the outputs."""
+loops first; *sync*: phase two returns after the work and updates the view shape of the outputs.
+
+Phase one refuses a call that breaks a rule. `weight[V, D]` gives a shape: a letter is one size everywhere, `I...` any number of
+sizes. Shapes of functions without rules are checked by ATen's own shape functions, or by the kernel."""
+
+
+def rules_text(function):
+    """The rules of a row in one line, as the table has them."""
+    texts = [function.shapes] if function.shapes else [pattern.text for pattern in function.rules.patterns]
+    texts += dict.fromkeys(condition.text for condition in function.rules.conditions)
+    return ", ".join(f"`{text}`" for text in texts)
 
 
 def documentation(functions):
     lines = ["<!-- Generated by `python codegen/device_ops.py --docs docs/aclnn.md` from softnpu/ops/aclnn.yaml. -->"]
     lines += ["# aclnn functions", "", f"{len(functions)} functions in libopapi.so.", "", DOCUMENTATION_GUIDE, ""]
-    lines += ["| function | parameters | kernel |", "|---|---|---|"]
+    lines += ["| function | parameters | kernel | rules |", "|---|---|---|---|"]
     for function in sorted(functions, key=lambda item: item.name):
         parameters = ", ".join(f"{parameter.type} {parameter.name}" for parameter in function.parameters)
         kernel = f"own: {function.kernel}" if function.kernel else str(function.aten.function.func.name)
         marks = ["engine"] * bool(function.engine) + ["sync"] * function.sync
-        lines.append(f"| {function.name} | `{parameters}` | {', '.join([kernel, *marks])} |")
+        lines.append(f"| {function.name} | `{parameters}` | {', '.join([kernel, *marks])} | {rules_text(function)} |")
     return "\n".join(lines) + "\n"
 
 

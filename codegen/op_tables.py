@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torchgen
 from abi_tables import Row, TableError, pick, read_table
+from argument_rules import Rules, read_conditions, read_patterns
 from torchgen.gen import get_grouped_native_functions, parse_native_yaml
 from torchgen.model import BackendIndex, DispatchKey, FunctionSchema, NativeFunction, NativeFunctionsGroup, SchemaKind
 
@@ -90,12 +91,14 @@ class DeviceFunction:
     results: tuple  # of Parameter: where the results of a functional ATen kernel are copied, in order
     engine: str | None
     sync: bool
+    dense: bool  # it writes what it writes as if that were dense
     overlaps: bool  # what is written may hold several elements in one place
     judges: bool  # it may refuse the values that its tensors hold
     heavy: bool  # an element costs several times what it costs elsewhere
     dtypes: tuple  # keys of DTYPE_SETS and dtypes: what the first tensor may be; empty for anything
     promotes: bool  # one of the tensors is enough
     shapes: str | None  # a word of SHAPE_RULES
+    rules: Rules  # what shapes, types and numbers must satisfy beyond that
 
     @property
     def outputs(self):
@@ -131,7 +134,7 @@ class PluginOp:
 
 CONSTANTS = {"cube_math_type": Type("int8"), "conv_math_type": Type("int8")}
 FAST_RULES = ("promote", "same", "truth", "floating")
-SHAPE_RULES = ("broadcast", "same")  # every tensor broadcasts to the outputs; every tensor has the shape of the first output
+SHAPE_RULES = ("broadcast", "broadcast_into", "same")
 
 FLOATING = ("float16", "bfloat16", "float32", "float64")
 INTEGRAL = ("int8", "uint8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
@@ -353,13 +356,15 @@ DTYPE_WORD = "|".join((*DTYPE_SETS, *DTYPES))
 DEVICE_FIELDS = {
     "engine": r"\w+",
     "sync": "",
+    "dense": "",
     "overlaps": "",
     "judges": "",
     "heavy": "",
     "unused": r"\w+(?:, *\w+)*",
     "dtypes": rf"(?:{DTYPE_WORD})(?: (?:{DTYPE_WORD}))*",
     "promoted": rf"(?:{DTYPE_WORD})(?: (?:{DTYPE_WORD}))*",
-    "shapes": "|".join(SHAPE_RULES),
+    "shapes": ".+",
+    "where": ".+",
 }
 
 
@@ -398,12 +403,23 @@ def read_device_row(row):
         results = read_results(row, native, parameters, used)
         used |= {parameter.name for parameter in results}
     check_used(row, call.function if bound else f"kernel {kernel}", scope, used, unused)
+    shapes = fields.get("shapes") if fields.get("shapes") in SHAPE_RULES else None
     return DeviceFunction(
         row, row.key, parameters, bound, kernel, kernel_arguments, results,
-        fields.get("engine"), "sync" in fields, "overlaps" in fields, "judges" in fields, "heavy" in fields,
+        fields.get("engine"), "sync" in fields, "dense" in fields, "overlaps" in fields, "judges" in fields, "heavy" in fields,
         tuple(fields.get("dtypes", fields.get("promoted", "")).split()),
-        "promoted" in fields, fields.get("shapes"),
+        "promoted" in fields, shapes, read_rules(row, fields, scope),
     )  # fmt: skip
+
+
+def read_rules(row, fields, scope):
+    """The patterns behind `shapes` and the conditions behind `where`."""
+    shapes = fields.get("shapes", "")
+    patterns = () if not shapes or shapes in SHAPE_RULES else read_patterns(row, shapes, scope)
+    rules = Rules(patterns)
+    if "where" not in fields:
+        return rules
+    return Rules(patterns, read_conditions(row, fields["where"], scope, rules.letters, (*DTYPE_SETS, *DTYPES)))
 
 
 def read_parameter(row, text):

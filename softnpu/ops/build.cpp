@@ -7,7 +7,7 @@
 #include "ops/known_memory.h"
 
 namespace softnpu::ops {
-// Finds where kernels see a view whose storage lies at `address`.
+
 Status locate_view(void* address, const Executor::Place& place, TensorView& view) {
   if (place.bytes == 0) {
     view.data = nullptr;
@@ -62,7 +62,29 @@ void Build::refuse(aclnnStatus code, const ParameterInfo& parameter, const std::
   status_ = Status(code, softnpu::text("argument '", parameter.name, "': ", reason));
 }
 
-void Build::describe(const ParameterInfo& parameter, const aclTensor& tensor, TensorView& view, Executor::Place& place) {
+template <typename T>
+const T* Build::object_of(const ParameterInfo& parameter, const typename T::Handle* handle) {
+  if (!present(parameter, handle)) return nullptr;
+  const T* object = find<T>(handle);
+  if (object == nullptr) status_ = explain<T>(handle, parameter.name);
+  return object;
+}
+
+template <typename T>
+const T* Build::element_of(const ParameterInfo& parameter, const typename T::Handle* handle, size_t number) {
+  if (handle == nullptr) {
+    if (!parameter.optional_elements) {
+      refuse(ACLNN_ERR_PARAM_NULLPTR, parameter, softnpu::text("element ", number, " is null"));
+    }
+    return nullptr;
+  }
+  const T* object = find<T>(handle);
+  if (object == nullptr) status_ = explain<T>(handle, softnpu::text(parameter.name, "[", number, "]"));
+  return object;
+}
+
+void Build::describe(const ParameterInfo& parameter, const aclTensor* handle, const TensorObject& tensor, TensorView& view,
+                     Executor::Place& place) {
   const int64_t item_size = item_size_of(tensor.dtype);
   if (item_size == 0) {
     return refuse(ACLNN_ERR_PARAM_INVALID, parameter, softnpu::text("the device does not compute in ", name_of(tensor.dtype)));
@@ -73,14 +95,16 @@ void Build::describe(const ParameterInfo& parameter, const aclTensor& tensor, Te
   }
   const bool too_far = __builtin_mul_overflow(tensor.reach, item_size, &place.bytes) |
                        __builtin_mul_overflow(tensor.offset, item_size, &place.offset);
-  if (tensor.reach == aclTensor::kTooFar || too_far) {
-    return refuse(ACLNN_ERR_PARAM_INVALID, parameter, "its shape and strides reach beyond any memory");
+  if (tensor.reach == TensorObject::kTooLarge || too_far) {
+    return refuse(ACLNN_ERR_PARAM_INVALID, parameter,
+                  softnpu::text("shape ", tensor.sizes(), " with strides ", tensor.strides(), " and offset ", tensor.offset,
+                                " has too many elements or reaches beyond any memory"));
   }
   view.dtype = tensor.dtype;
   view.ndim = tensor.ndim;
   view.contiguous = tensor.contiguous;
   view.numel = tensor.numel;
-  place.tensor = const_cast<aclTensor*>(&tensor);
+  place.tensor = handle;
   // Not append(): these are a few numbers, and memcpy is a call.
   auto& numbers = executor_->numbers;
   const size_t begin = numbers.size();
@@ -91,41 +115,37 @@ void Build::describe(const ParameterInfo& parameter, const aclTensor& tensor, Te
   if (Status status = locate_view(tensor.address, place, view); !status.ok()) refuse(status.code(), parameter, status.message());
 }
 
-void Build::tensor(const aclTensor* tensor) {
+void Build::tensor(const aclTensor* handle) {
   const ParameterInfo* parameter = next();
   if (parameter == nullptr) return;
   TensorView& view = executor_->views[size_t(next_tensor_)];
   Executor::Place& place = executor_->places[size_t(next_tensor_)];
   ++next_tensor_;
-  if (tensor != nullptr) [[likely]]
-    return describe(*parameter, *tensor, view, place);
+  if (const auto* tensor = object_of<TensorObject>(*parameter, handle); tensor != nullptr) [[likely]]
+    return describe(*parameter, handle, *tensor, view, place);
   view = kAbsentView;
   place = Executor::Place{0, 0, 0, nullptr};
-  (void)present(*parameter, tensor);
 }
 
-void Build::tensors(const aclTensorList* list) {
+void Build::tensors(const aclTensorList* handle) {
   const ParameterInfo* parameter = next();
   if (parameter == nullptr) return;
-  // An empty list is null too.
-  const size_t count = list == nullptr ? 0 : list->items.size();
+  const auto* list = object_of<TensorListObject>(*parameter, handle);
+  const size_t count = list == nullptr ? 0 : list->values.size();
   executor_->slices.push_back({uint32_t(executor_->views.size()), uint32_t(count), list != nullptr});
   for (size_t i = 0; i < count && status_.ok(); ++i) {
     executor_->views.push_back(kAbsentView);
     executor_->places.push_back(Executor::Place{0, 0, 0, nullptr});
-    if (list->items[i] != nullptr) {
-      describe(*parameter, *list->items[i], executor_->views.back(), executor_->places.back());
-    } else if (!parameter->optional_elements) {
-      refuse(ACLNN_ERR_PARAM_NULLPTR, *parameter, softnpu::text("element ", i, " is null"));
-    }
+    const auto* tensor = element_of<TensorObject>(*parameter, list->values[i], i);
+    if (tensor != nullptr) describe(*parameter, list->values[i], *tensor, executor_->views.back(), executor_->places.back());
   }
 }
 
-void Build::scalar(const aclScalar* scalar) {
+void Build::scalar(const aclScalar* handle) {
   const ParameterInfo* parameter = next();
   if (parameter == nullptr) return;
   const int number = next_scalar_++;
-  if (present(*parameter, scalar)) [[likely]] {
+  if (const auto* scalar = object_of<ScalarObject>(*parameter, handle); scalar != nullptr) [[likely]] {
     executor_->scalars[size_t(number)] = scalar->value;
     return;
   }
@@ -133,16 +153,16 @@ void Build::scalar(const aclScalar* scalar) {
   executor_->scalars[size_t(number)] = false;
 }
 
-void Build::scalars(const aclScalarList* list) {
+void Build::scalars(const aclScalarList* handle) {
   const ParameterInfo* parameter = next();
   if (parameter == nullptr) return;
-  const size_t count = list == nullptr ? 0 : list->items.size();
+  const auto* list = object_of<ScalarListObject>(*parameter, handle);
+  const size_t count = list == nullptr ? 0 : list->values.size();
   executor_->slices.push_back({uint32_t(executor_->scalars.size()), uint32_t(count), list != nullptr});
   for (size_t i = 0; i < count; ++i) {
-    if (list->items[i] == nullptr) {
-      return refuse(ACLNN_ERR_PARAM_NULLPTR, *parameter, softnpu::text("element ", i, " is null"));
-    }
-    executor_->scalars.push_back(list->items[i]->value);
+    const auto* scalar = element_of<ScalarObject>(*parameter, list->values[i], i);
+    if (scalar == nullptr) return;
+    executor_->scalars.push_back(scalar->value);
   }
 }
 
@@ -164,28 +184,31 @@ void Build::text(const char* value) {
   if (given) executor_->strings.emplace_back(value);
 }
 
-void Build::integers(const aclIntArray* array) {
+void Build::integers(const aclIntArray* handle) {
   const ParameterInfo* parameter = next();
   if (parameter == nullptr) return;
-  const bool given = present(*parameter, array);
-  executor_->slices.push_back({uint32_t(executor_->numbers.size()), uint32_t(given ? array->values.size() : 0), given});
-  if (given) executor_->numbers.append(array->values.begin(), array->values.end());
+  const auto* array = object_of<IntArrayObject>(*parameter, handle);
+  const size_t count = array == nullptr ? 0 : array->values.size();
+  executor_->slices.push_back({uint32_t(executor_->numbers.size()), uint32_t(count), array != nullptr});
+  if (array != nullptr) executor_->numbers.append(array->values.begin(), array->values.end());
 }
 
-void Build::flags(const aclBoolArray* array) {
+void Build::flags(const aclBoolArray* handle) {
   const ParameterInfo* parameter = next();
   if (parameter == nullptr) return;
-  const bool given = present(*parameter, array);
-  executor_->slices.push_back({uint32_t(executor_->numbers.size()), uint32_t(given ? array->values.size() : 0), given});
-  if (given) executor_->numbers.append(array->values.begin(), array->values.end());
+  const auto* array = object_of<BoolArrayObject>(*parameter, handle);
+  const size_t count = array == nullptr ? 0 : array->values.size();
+  executor_->slices.push_back({uint32_t(executor_->numbers.size()), uint32_t(count), array != nullptr});
+  if (array != nullptr) executor_->numbers.append(array->values.begin(), array->values.end());
 }
 
-void Build::reals(const aclFloatArray* array) {
+void Build::reals(const aclFloatArray* handle) {
   const ParameterInfo* parameter = next();
   if (parameter == nullptr) return;
-  const bool given = present(*parameter, array);
-  executor_->slices.push_back({uint32_t(executor_->reals.size()), uint32_t(given ? array->values.size() : 0), given});
-  if (given) executor_->reals.append(array->values.begin(), array->values.end());
+  const auto* array = object_of<FloatArrayObject>(*parameter, handle);
+  const size_t count = array == nullptr ? 0 : array->values.size();
+  executor_->slices.push_back({uint32_t(executor_->reals.size()), uint32_t(count), array != nullptr});
+  if (array != nullptr) executor_->reals.append(array->values.begin(), array->values.end());
 }
 
 aclnnStatus Build::finish() {
@@ -198,7 +221,7 @@ aclnnStatus Build::finish() {
   for (const TensorView& view : executor_->views) largest = std::max(largest, view.numel);
   executor_->cost = uint64_t(largest);
   *workspace_size_ = 0;
-  *result_ = std::exchange(executor_, nullptr);
+  *result_ = begin_life(*std::exchange(executor_, nullptr));
   return ACLNN_SUCCESS;
 }
 

@@ -99,13 +99,22 @@ Status check_dtype(const Executor& executor) {
                                         scalar_type_of(view.dtype), "': argument '", view_name(executor, 0), "' may be ", names)};
 }
 
-bool broadcasts(const TensorView& from, const TensorView& to) {
-  if (from.ndim > to.ndim) return false;
-  for (int i = 1; i <= from.ndim; ++i) {
-    const int64_t size = from.sizes[from.ndim - i];
-    if (size != 1 && size != to.sizes[to.ndim - i]) return false;
+// Whether an output to which all inputs broadcast is not larger than they need.
+Status check_common_shape(const Executor& executor, size_t output) {
+  const TensorView& to = executor.views[output];
+  int rank = 0;
+  std::vector<int64_t> sizes(size_t(to.ndim), 1);
+  for (size_t other = 0; other < executor.views.size(); ++other) {
+    const TensorView& from = executor.views[other];
+    if (from.dtype == ACL_DT_UNDEFINED || is_written(*executor.operation, other)) continue;
+    rank = std::max(rank, from.ndim);
+    for (int i = 1; i <= from.ndim; ++i) {
+      if (from.sizes[from.ndim - i] != 1) sizes[size_t(to.ndim - i)] = from.sizes[from.ndim - i];
+    }
   }
-  return true;
+  if (rank == to.ndim && std::equal(sizes.begin(), sizes.end(), to.sizes)) return {};
+  return {ACLNN_ERR_PARAM_INVALID, text("argument '", view_name(executor, output), "' has shape ", shape_text(to),
+                                        ", but the inputs broadcast to ", at::IntArrayRef(sizes).slice(size_t(to.ndim - rank)))};
 }
 
 Status check_rule(const Executor& executor) {
@@ -124,8 +133,20 @@ Status check_rule(const Executor& executor) {
                                             view_name(executor, output), "', ", shape_text(to))};
     }
     if (same) break;
+    if (operation.shapes == ShapeRule::kBroadcast) SOFTNPU_RETURN_IF_ERROR(check_common_shape(executor, output));
   }
   return {};
+}
+
+// A sync function gives its outputs a new shape over the same elements.
+Status check_sync_outputs(const Executor& executor) {
+  if (!executor.operation->sync) return {};
+  Status status;
+  for_each_view(executor, [&](const ParameterInfo& parameter, uint32_t view) {
+    if (!parameter.written || executor.views[view].contiguous || !status.ok()) return;
+    status = {ACLNN_ERR_PARAM_INVALID, text("argument '", parameter.name, "' should be dense: the call decides its shape")};
+  });
+  return status;
 }
 
 Status ask_meta(const Executor& executor) {
@@ -280,6 +301,8 @@ Status check_arguments(const Executor& executor) {
     return {};
   SOFTNPU_RETURN_IF_ERROR(check_dtype(executor));
   SOFTNPU_RETURN_IF_ERROR(check_rule(executor));
+  SOFTNPU_RETURN_IF_ERROR(check_sync_outputs(executor));
+  if (executor.operation->rules != nullptr) SOFTNPU_RETURN_IF_ERROR(check_rules(*executor.operation->rules, executor));
   SOFTNPU_RETURN_IF_ERROR(ask_meta(executor));
   if (rare) SOFTNPU_RETURN_IF_ERROR(try_kernel(executor, /*whole=*/true));
   if (takes_numbers(executor)) SOFTNPU_RETURN_IF_ERROR(try_numbers(executor));

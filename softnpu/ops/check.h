@@ -76,9 +76,12 @@ uint64_t hash_of_values(const Executor& executor);
   const int64_t* const numbers = executor.numbers.data();
   for (size_t i = 0; i + 1 < count; i += 2) hash.add(uint64_t(numbers[i]), uint64_t(numbers[i + 1]));
   hash.add(executor.absent_scalars, count % 2 == 0 ? 0 : uint64_t(numbers[count - 1]));
+  // An exponent matters to a meta function, for example; elsewhere a 0 does, by which nothing is divided.
+  const Rules* const rules = executor.operation->rules;
+  const bool by_value = executor.operation->meta != nullptr || (rules != nullptr && rules->uses_scalars);
   for (const at::Scalar& scalar : executor.scalars) {
-    const bool integral = scalar.isIntegral(/*includeBool=*/false);  // an exponent, for example
-    hash.add(uint64_t(scalar.type()), integral ? bits_of(scalar) : 0);
+    const uint64_t bits = scalar.isIntegral(/*includeBool=*/false) ? bits_of(scalar) : 1;
+    hash.add(uint64_t(scalar.type()), by_value ? bits : uint64_t(bits == 0));
   }
   for (const Executor::Value& value : executor.values) hash.add(uint64_t(value.integer), 0);
   for (const Executor::Slice& slice : executor.slices) hash.add(slice.count, slice.present);
@@ -92,7 +95,8 @@ uint64_t hash_of_values(const Executor& executor);
 // Whether a call with such arguments has passed check_arguments(); false may also mean that nobody remembers.
 [[gnu::always_inline]] inline bool passed_before(const Executor& executor) {
   const Operation& operation = *executor.operation;
-  const bool unchecked = operation.meta == nullptr && operation.dtypes == 0 && operation.shapes == ShapeRule::kNone;
+  const bool unchecked = operation.meta == nullptr && operation.dtypes == 0 && operation.shapes == ShapeRule::kNone &&
+                         operation.rules == nullptr && !operation.sync;
   if (unchecked && !detail::has_unusual_number(executor)) return true;
   const uint64_t hash = detail::hash_of(executor);
   return detail::slot_of(hash).load(std::memory_order_relaxed) == hash;

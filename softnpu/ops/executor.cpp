@@ -2,6 +2,10 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "acl/acl_rt.h"
 #include "ops/alias.h"
 #include "ops/chip_limits.h"
@@ -10,6 +14,13 @@
 
 namespace softnpu::ops {
 namespace {
+
+// Frees what vectors hold.
+template <typename... Vectors>
+void renew(Vectors&... vectors) {
+  (std::destroy_at(&vectors), ...);
+  (std::construct_at(&vectors), ...);
+}
 
 // Elements from which on a kernel may use more than one thread.
 constexpr uint64_t kParallelCost = 1024;
@@ -29,8 +40,13 @@ void drop(Executor* executor) {
   if (is_last || executor->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) recycle(executor);
 }
 
-Executor* copy_of(const Executor& source) {
-  Executor* copy = Pool<Executor>::take();
+struct Recycle {
+  void operator()(Executor* executor) const { recycle(executor); }
+};
+using OwnedExecutor = std::unique_ptr<Executor, Recycle>;
+
+OwnedExecutor copy_of(const Executor& source) {
+  OwnedExecutor copy(Pool<Executor>::take());
   copy->operation = source.operation;
   copy->cost = source.cost;
   copy->absent_scalars = source.absent_scalars;
@@ -87,6 +103,99 @@ void keep_result_sizes(Executor& executor, const at::Tensor* tensors) {
   }
 }
 
+// Whether no two elements share memory and nothing lies between them.
+bool is_without_gaps(const TensorView& view) {
+  if (view.contiguous || view.numel < 2) return true;
+  c10::SmallVector<int, 8> order;
+  for (int i = 0; i < view.ndim; ++i) {
+    if (view.sizes[i] != 1) order.push_back(i);
+  }
+  std::ranges::sort(order, {}, [&](int dim) { return view.strides[dim]; });
+  int64_t stride = 1;
+  for (const int dim : order) {
+    if (view.strides[dim] != stride) return false;
+    stride *= view.sizes[dim];
+  }
+  return true;
+}
+
+bool needs_stand_in(const ParameterInfo& parameter, const TensorView& view, OutputLayout layout) {
+  if (!parameter.written || view.contiguous || layout == OutputLayout::kAny) return false;
+  return layout == OutputLayout::kDense || !is_without_gaps(view);
+}
+
+void run_on(Executor& executor, at::Tensor* tensors) {
+  if (is_limited()) [[unlikely]] {
+    run_within_limits(executor, tensors);
+  } else {
+    executor.operation->run(Arguments(executor, tensors));
+  }
+}
+
+// Loops of such a kernel may run over the other sizes of a tensor without elements.
+bool has_nothing_to_write(const Executor& executor) {
+  if (executor.operation->outputs != OutputLayout::kDense) return false;
+  bool empty = true;
+  for_each_view(executor, [&](const ParameterInfo& parameter, uint32_t view) {
+    empty &= !parameter.written || executor.views[view].numel == 0;
+  });
+  return empty;
+}
+
+bool overlap(const Executor& executor, uint32_t a, uint32_t b) {
+  const auto begin = reinterpret_cast<uintptr_t>(executor.views[a].data),
+             other = reinterpret_cast<uintptr_t>(executor.views[b].data);
+  return other < begin + uint64_t(executor.places[a].bytes) && begin < other + uint64_t(executor.places[b].bytes);
+}
+
+bool is_same_view(const TensorView& a, const TensorView& b) {
+  return a.data == b.data && a.dtype == b.dtype && a.numel == b.numel;
+}
+
+// Whether writing another output changes the view: an output, or indices, which kernels read again after they checked them. Lists
+// are not asked about.
+bool is_overwritten(const Executor& executor, const ParameterInfo& parameter, uint32_t view) {
+  const aclDataType dtype = executor.views[view].dtype;
+  const bool has_indices = !parameter.written && (dtype == ACL_INT64 || dtype == ACL_INT32);
+  if (!has_indices && !parameter.written) return false;
+  const Operation& operation = *executor.operation;
+  uint32_t output = 0;
+  for (int i = 0; i < operation.parameter_count; ++i) {
+    if (operation.parameters[i].kind != ParameterKind::kTensor) continue;
+    const uint32_t other = output++;
+    if (!operation.parameters[i].written || other == view || (parameter.written && other > view)) continue;
+    if (overlap(executor, view, other) && (parameter.written || !is_same_view(executor.views[view], executor.views[other]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Puts other tensors in the place of those that the kernel cannot take as they are; false if there are none.
+bool find_stand_ins(const Executor& executor, const at::Tensor* tensors, std::vector<at::Tensor>& used) {
+  for_each_view(executor, [&](const ParameterInfo& parameter, uint32_t view) {
+    if (executor.views[view].numel == 0) return;
+    const bool is_strided = needs_stand_in(parameter, executor.views[view], executor.operation->outputs);
+    if (!is_strided && !is_overwritten(executor, parameter, view)) return;
+    if (used.empty()) used.assign(tensors, tensors + executor.views.size());
+    used[view] = tensors[view].clone(is_strided ? at::MemoryFormat::Contiguous : at::MemoryFormat::Preserve);
+  });
+  return !used.empty();
+}
+
+void run_with_stand_ins(Executor& executor, at::Tensor* tensors) {
+  std::vector<at::Tensor> used;
+  if (!find_stand_ins(executor, tensors, used)) return run_on(executor, tensors);
+  const std::vector<at::Tensor> given = used;
+  run_on(executor, used.data());
+  for_each_view(executor, [&](const ParameterInfo& parameter, uint32_t view) {
+    if (!parameter.written || given[view].is_same(tensors[view])) return;
+    TORCH_CHECK(used[view].sizes() == tensors[view].sizes(), "an output of shape ", tensors[view].sizes(),
+                " was given, the result has shape ", used[view].sizes());
+    tensors[view].copy_(used[view]);
+  });
+}
+
 void run_kernel(Executor& executor) {
   // A change by torch.set_num_threads does not reach threads that exist, such as workers and autograd's threads.
   if (executor.cost >= kParallelCost) at::init_num_threads();
@@ -98,11 +207,7 @@ void run_kernel(Executor& executor) {
     ~Settle() { aliases.settle(count); }
   } settle{aliases, executor.views.size()};
   const KernelScope scope;
-  if (is_limited()) [[unlikely]] {
-    run_within_limits(executor, tensors);
-  } else {
-    executor.operation->run(Arguments(executor, tensors));
-  }
+  if (!has_nothing_to_write(executor)) run_with_stand_ins(executor, tensors);
   if (executor.operation->sync) {
     keep_result_sizes(executor, tensors);
   } else {
@@ -132,18 +237,50 @@ aclError check_afterwards(const Executor& executor, char* message) {
   return ACL_SUCCESS;
 }
 
+// A sync function needs the tensors that it gives a shape: one that is gone may be another by now.
+Status check_outputs(const Executor& executor) {
+  Status status;
+  for_each_view(executor, [&](const ParameterInfo& parameter, uint32_t view) {
+    const aclTensor* handle = executor.places[view].tensor;
+    if (!parameter.written || handle == nullptr || !status.ok() || find<TensorObject>(handle) != nullptr) return;
+    status = explain<TensorObject>(handle, parameter.name);
+  });
+  if (status.ok()) return status;
+  return {status.code(), text(status.message(), "; it gets the shape of the result: keep it until phase two has returned")};
+}
+
+void give_shapes(const Executor& executor) {
+  if (executor.result_sizes.empty()) return;
+  for_each_view(executor, [&](const ParameterInfo& parameter, uint32_t view) {
+    auto* tensor = find<TensorObject>(executor.places[view].tensor);
+    const at::IntArrayRef sizes = executor.result_sizes[view];
+    if (parameter.written && tensor != nullptr && tensor->sizes() != sizes) tensor->set_dense_sizes(sizes);
+  });
+}
+
 aclnnStatus finish_sync(Executor* executor, aclrtStream stream) {
-  aclnnStatus code = aclrtSynchronizeStream(stream);
-  if (code == ACL_SUCCESS) {
-    for (size_t i = 0; i < executor->result_sizes.size(); ++i) {
-      aclTensor* tensor = executor->places[i].tensor;
-      if (tensor != nullptr && tensor->sizes() != at::IntArrayRef(executor->result_sizes[i])) {
-        tensor->set_dense_sizes(executor->result_sizes[i]);
-      }
-    }
-  }
-  drop(executor);
-  return code;
+  struct Drop {
+    Executor* executor;
+    ~Drop() { drop(executor); }
+  } const drop_at_end{executor};
+  const aclnnStatus code = aclrtSynchronizeStream(stream);
+  if (code != ACL_SUCCESS) return code;
+  Status status = check_outputs(*executor);
+  if (!status.ok()) return fail(executor->operation->task.name, status);
+  give_shapes(*executor);
+  return ACLNN_SUCCESS;
+}
+
+// What a repeatable executor has as its life, so that nobody takes it for one that is used once.
+uint64_t repeatable_life(const aclOpExecutor* handle) {
+  constexpr uint64_t kMark = uint64_t{0x80} << detail::kKindShift;
+  return detail::number_of(handle) ^ kMark;
+}
+
+OwnedExecutor copy_of_repeatable(const aclOpExecutor* handle) {
+  const std::lock_guard lock(repeatable_mutex());
+  const Executor* executor = find_repeatable(handle);
+  return executor == nullptr ? nullptr : copy_of(*executor);
 }
 
 }  // namespace
@@ -158,12 +295,8 @@ void point_at_dims(Executor& executor) {
 
 void recycle(Executor* executor) {
   constexpr size_t kLarge = 1024;
-  executor->operation = nullptr;
-  if (executor->numbers.capacity() > kLarge || executor->scalars.capacity() > kLarge) {
-    delete executor;
-    return;
-  }
-  executor->repeatable = false;
+  if (executor->numbers.capacity() > kLarge || executor->scalars.capacity() > kLarge) [[unlikely]]
+    renew(executor->views, executor->places, executor->scalars, executor->numbers);
   executor->absent_scalars = 0;
   executor->values.clear();  // views, places and scalars get their number with the next call
   executor->slices.clear();
@@ -174,29 +307,54 @@ void recycle(Executor* executor) {
   Pool<Executor>::give(executor);
 }
 
-aclnnStatus launch(const Operation& operation, Executor* executor, aclrtStream stream) {
+std::mutex& repeatable_mutex() {
+  static constinit std::mutex mutex;
+  return mutex;
+}
+
+bool make_repeatable(const aclOpExecutor* handle) {
+  Executor* executor = detail::object_at<Executor>(handle);
+  uint64_t life = detail::number_of(handle);
+  return executor != nullptr &&
+         (executor->life.compare_exchange_strong(life, repeatable_life(handle)) || life == repeatable_life(handle));
+}
+
+Executor* find_repeatable(const aclOpExecutor* handle) {
+  Executor* executor = detail::object_at<Executor>(handle);
+  return executor != nullptr && executor->life.load(std::memory_order_acquire) == repeatable_life(handle) ? executor : nullptr;
+}
+
+Executor* end_repeatable(const aclOpExecutor* handle) {
+  Executor* executor = find_repeatable(handle);
+  if (executor != nullptr) executor->life.store(detail::number_of(handle) + detail::kNextGeneration, std::memory_order_release);
+  return executor;
+}
+
+aclnnStatus launch(const Operation& operation, aclOpExecutor* handle, aclrtStream stream) {
   const char* name = operation.task.name;
-  if (executor == nullptr) return fail(name, Status(ACLNN_ERR_PARAM_NULLPTR, "argument 'executor' is null"));
-  if (executor->operation != &operation) {
-    const std::string owner = executor->operation == nullptr ? "was used already" : "belongs to another function";
-    return fail(name, Status(ACLNN_ERR_PARAM_INVALID, text("argument 'executor' ", owner)));
-  }
   try {
-    if (is_limited()) [[unlikely]] {
-      if (Status status = check_limits(*executor); !status.ok()) {
-        if (!executor->repeatable) recycle(executor);
-        return fail(name, status);
-      }
+    OwnedExecutor task(end_life<Executor>(handle));
+    const bool used_once = task != nullptr;
+    if (!used_once) [[unlikely]]
+      task = copy_of_repeatable(handle);
+    if (task == nullptr) return fail(name, explain<Executor>(handle, "executor"));
+    if (task->operation != &operation) [[unlikely]] {
+      if (used_once) task.release()->life.store(detail::number_of(handle), std::memory_order_release);
+      return fail(name, Status(ACLNN_ERR_PARAM_INVALID, "argument 'executor' belongs to another function"));
     }
-    Executor* task = executor->repeatable ? copy_of(*executor) : executor;
+    if (is_limited()) [[unlikely]] {
+      if (Status status = check_limits(*task); !status.ok()) return fail(name, status);
+    }
+    if (operation.sync) [[unlikely]] {
+      if (Status status = check_outputs(*task); !status.ok()) return fail(name, status);
+    }
     task->owners.store(operation.sync ? 2 : 1, std::memory_order_relaxed);
     const uint64_t cost = operation.heavy ? kHeavyCost * task->cost : task->cost;
-    const aclError code = driver()->launch(stream, &operation.task, &task, sizeof task, cost);
-    if (code != ACL_SUCCESS) {
-      recycle(task);
-      return code;
-    }
-    return operation.sync ? finish_sync(task, stream) : ACLNN_SUCCESS;
+    Executor* const payload = task.get();
+    const aclError code = driver()->launch(stream, &operation.task, &payload, sizeof payload, cost);
+    if (code != ACL_SUCCESS) return code;
+    (void)task.release();  // the task's own
+    return operation.sync ? finish_sync(payload, stream) : ACLNN_SUCCESS;
   } catch (...) {
     return fail_by_exception(name);
   }

@@ -7,19 +7,27 @@
 //
 //   return launch(kAdd, executor, stream);         // phase two: puts it on the stream
 //
-// Phase one copies every descriptor, so that the client may destroy them as soon as it likes; what stays is device memory. An
-// executor is used once and then goes back to the pool, unless it was made repeatable: then each launch takes a copy, and the
-// client destroys it. The two phases may run on two threads.
+// Phase one copies every descriptor, so that the client may destroy them as soon as it likes; what stays is device memory. Only a
+// sync function needs its output tensors in phase two, which gives them the shape of the result. The two phases may run on two
+// threads.
+//
+// An executor is used once: phase two ends its life at once, whether the kernel runs now or later, and the task gives it back to
+// the pool. The client destroys it only if phase two is never called. One that was made repeatable stays: each launch takes a
+// copy, and the client destroys it when it likes.
 #pragma once
 
 #include <atomic>
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include "ops/library.h"
 #include "ops/objects.h"
 #include "ops/operation.h"
 
-struct aclOpExecutor {
+namespace softnpu::ops {
+
+struct alignas(64) Executor : ObjectOf<aclOpExecutor, ObjectKind::kExecutor> {
   // Part of a vector that belongs to one array or list parameter.
   struct Slice {
     uint32_t begin;
@@ -28,23 +36,22 @@ struct aclOpExecutor {
   };
   // What is needed to move a view to another address.
   struct Place {
-    int64_t offset;  // bytes from the address of the storage to the first element
-    int64_t bytes;   // from the first element to the end of the last; 0 for an empty tensor
-    uint32_t dims;   // where sizes and strides begin in `numbers`
-    aclTensor* tensor;
+    int64_t offset;           // bytes from the address of the storage to the first element
+    int64_t bytes;            // from the first element to the end of the last; 0 for an empty tensor
+    uint32_t dims;            // where sizes and strides begin in `numbers`
+    const aclTensor* tensor;  // the client's
   };
   union Value {
     int64_t integer;
     double real;
   };
 
-  const softnpu::ops::Operation* operation = nullptr;  // null while in the pool
+  const Operation* operation = nullptr;
   std::atomic<int> owners{0};
-  bool repeatable = false;
-  uint64_t cost = 0;                                    // elements of the largest tensor
-  uint64_t absent_scalars = 0;                          // one bit per parameter of kind kScalar
-  c10::SmallVector<softnpu::ops::TensorView, 6> views;  // single tensors in the order of the parameters, then elements of lists
-  c10::SmallVector<Place, 6> places;                    // one per view
+  uint64_t cost = 0;                        // elements of the largest tensor
+  uint64_t absent_scalars = 0;              // one bit per parameter of kind kScalar
+  c10::SmallVector<TensorView, 6> views;    // single tensors in the order of the parameters, then elements of lists
+  c10::SmallVector<Place, 6> places;        // one per view
   c10::SmallVector<at::Scalar, 4> scalars;  // likewise; an absent one is a truth value, which the engine does not take
   c10::SmallVector<Value, 8> values;
   c10::SmallVector<Slice, 4> slices;      // one per array or list parameter, in order
@@ -54,10 +61,6 @@ struct aclOpExecutor {
   c10::SmallVector<c10::SmallVector<int64_t, 4>, 1> result_sizes;  // of a sync function: what each view became
 };
 
-namespace softnpu::ops {
-
-using Executor = aclOpExecutor;
-
 // Phase one. The first failure is kept; what follows it is ignored.
 class Build {
  public:
@@ -66,16 +69,16 @@ class Build {
   Build& operator=(const Build&) = delete;
   ~Build();
 
-  void tensor(const aclTensor* tensor);
-  void scalar(const aclScalar* scalar);
+  void tensor(const aclTensor* handle);
+  void scalar(const aclScalar* handle);
   void integer(int64_t value);
   void real(double value);
   void text(const char* value);
-  void tensors(const aclTensorList* list);
-  void scalars(const aclScalarList* list);
-  void integers(const aclIntArray* array);
-  void reals(const aclFloatArray* array);
-  void flags(const aclBoolArray* array);
+  void tensors(const aclTensorList* handle);
+  void scalars(const aclScalarList* handle);
+  void integers(const aclIntArray* handle);
+  void reals(const aclFloatArray* handle);
+  void flags(const aclBoolArray* handle);
 
   aclnnStatus finish();
 
@@ -83,8 +86,14 @@ class Build {
   // The parameter that comes next, or null after a failure.
   const ParameterInfo* next();
   bool present(const ParameterInfo& parameter, const void* object);
+  // The object of a parameter, or null: the parameter is absent, or was refused.
+  template <typename T>
+  const T* object_of(const ParameterInfo& parameter, const typename T::Handle* handle);
+  template <typename T>
+  const T* element_of(const ParameterInfo& parameter, const typename T::Handle* handle, size_t number);
   void refuse(aclnnStatus code, const ParameterInfo& parameter, const std::string& reason);
-  void describe(const ParameterInfo& parameter, const aclTensor& tensor, TensorView& view, Executor::Place& place);
+  void describe(const ParameterInfo& parameter, const aclTensor* handle, const TensorObject& tensor, TensorView& view,
+                Executor::Place& place);
 
   const Operation& operation_;
   uint64_t* const workspace_size_;
@@ -97,7 +106,13 @@ class Build {
 };
 
 // Phase two. Never waits, except for a sync function.
-aclnnStatus launch(const Operation& operation, Executor* executor, aclrtStream stream);
+aclnnStatus launch(const Operation& operation, aclOpExecutor* handle, aclrtStream stream);
+
+// Repeatable executors. Launches, changes and the end of any of them exclude each other.
+std::mutex& repeatable_mutex();
+bool make_repeatable(const aclOpExecutor* handle);       // false: not live
+Executor* find_repeatable(const aclOpExecutor* handle);  // null: not live, or to be used once
+Executor* end_repeatable(const aclOpExecutor* handle);   // likewise
 
 // What every generated Operation has as its task.
 aclError run_task(void* payload, char* message);
@@ -130,7 +145,7 @@ Status locate_view(void* address, const Executor::Place& place, TensorView& view
 // Makes the views find their sizes and strides; after the last change of `numbers`.
 void point_at_dims(Executor& executor);
 
-// Empties the executor and gives it back to the pool.
+// Empties an executor that is not live and gives it back to the pool.
 void recycle(Executor* executor);
 
 // The parameters of a call for messages: "self: float32[2, 3], alpha: 1".

@@ -5,7 +5,9 @@
 namespace softnpu::ops {
 
 bool KnownMemory::learn(const void* pointer) {
-  const uint64_t frees = __atomic_load_n(driver()->frees, __ATOMIC_ACQUIRE);
+  all_frees_ = driver()->frees;
+  alias_offset_ = uintptr_t(driver()->alias_offset);
+  const uint64_t frees = __atomic_load_n(all_frees_, __ATOMIC_ACQUIRE);
   if (frees != frees_) {
     ranges_.fill({});
     frees_ = frees;

@@ -14,16 +14,7 @@ class KnownMemory {
  public:
   // Whether [pointer, pointer + bytes) lies inside one live allocation of device memory; sets where kernels see it.
   bool find(const void* pointer, size_t bytes, void** alias) {
-    const auto address = reinterpret_cast<uintptr_t>(pointer);
-    if (__atomic_load_n(driver()->frees, __ATOMIC_ACQUIRE) == frees_) [[likely]] {
-      for (const Range& range : ranges_) {
-        if (address - range.begin < range.bytes && bytes <= range.bytes - (address - range.begin)) [[likely]] {
-          *alias = reinterpret_cast<void*>(address + uintptr_t(driver()->alias_offset));
-          return true;
-        }
-      }
-    }
-    return learn(pointer) && find(pointer, bytes, alias);
+    return recall(pointer, bytes, alias) || (learn(pointer) && recall(pointer, bytes, alias));
   }
 
  private:
@@ -32,10 +23,27 @@ class KnownMemory {
     size_t bytes = 0;
   };
 
+  // Without a look at driver(), which costs more than the rest.
+  [[gnu::always_inline]] bool recall(const void* pointer, size_t bytes, void** alias) const {
+    const auto address = reinterpret_cast<uintptr_t>(pointer);
+    if (__atomic_load_n(all_frees_, __ATOMIC_ACQUIRE) != frees_) [[unlikely]]
+      return false;
+    for (const Range& range : ranges_) {
+      if (address - range.begin < range.bytes && bytes <= range.bytes - (address - range.begin)) [[likely]] {
+        *alias = reinterpret_cast<void*>(address + alias_offset_);
+        return true;
+      }
+    }
+    return false;
+  }
+
   // False if `pointer` is in no live allocation, or its allocation is known.
   bool learn(const void* pointer);
 
-  uint64_t frees_ = 0;  // the runtime's count when the ranges were live
+  static constexpr uint64_t kNoFrees = 0;
+  const uint64_t* all_frees_ = &kNoFrees;  // the runtime's count, from the first range on
+  uint64_t frees_ = kNoFrees;              // that count when the ranges were live
+  uintptr_t alias_offset_ = 0;
   std::array<Range, 4> ranges_;
   size_t oldest_ = 0;
 };

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "ops/library.h"
 
+using namespace softnpu::ops;
 using softnpu::Status;
 using softnpu::text;
-using softnpu::ops::fail;
-using softnpu::ops::fail_by_exception;
-using softnpu::ops::Pool;
 
 namespace {
 
@@ -17,10 +16,15 @@ aclnnStatus null_argument(const char* function, const char* argument) {
   return fail(function, Status(ACLNN_ERR_PARAM_NULLPTR, text("argument '", argument, "' is null")));
 }
 
+// Refuses a handle whose object is not live.
+template <typename Object>
+aclnnStatus refuse(const char* function, const typename Object::Handle* handle, const char* argument) {
+  return fail(function, explain<Object>(handle, argument));
+}
+
 Status check_dims(const int64_t* values, uint64_t count, const char* argument) {
-  if (count > softnpu::ops::kMaxDimensions) {
-    return {ACLNN_ERR_PARAM_INVALID,
-            text("argument '", argument, "' has ", count, " dimensions, more than ", softnpu::ops::kMaxDimensions)};
+  if (count > kMaxDimensions) {
+    return {ACLNN_ERR_PARAM_INVALID, text("argument '", argument, "' has ", count, " dimensions, more than ", kMaxDimensions)};
   }
   if (count > 0 && values == nullptr) return {ACLNN_ERR_PARAM_NULLPTR, text("argument '", argument, "' is null")};
   const auto negative = uint64_t(std::find_if(values, values + count, [](int64_t value) { return value < 0; }) - values);
@@ -28,53 +32,52 @@ Status check_dims(const int64_t* values, uint64_t count, const char* argument) {
   return {ACLNN_ERR_PARAM_INVALID, text("argument '", argument, "' holds ", values[negative], " in position ", negative)};
 }
 
-// The usual tensor in one pass; false if anything about it is unusual.
-[[gnu::always_inline]] inline bool fill_quickly(aclTensor& tensor, const int64_t* view_dims, uint64_t view_dims_num,
+// The usual tensor in one pass; false if anything about it is unusual. Where all numbers are small, none overflows.
+[[gnu::always_inline]] inline bool fill_quickly(TensorObject& tensor, const int64_t* view_dims, uint64_t view_dims_num,
                                                 aclDataType dtype, const int64_t* strides, int64_t offset, aclFormat format,
                                                 const int64_t* storage_dims, uint64_t storage_dims_num, void* address) {
-  constexpr uint64_t kFew = 8;
-  if (view_dims_num > kFew || storage_dims_num > kFew || view_dims == nullptr || strides == nullptr || storage_dims == nullptr) {
+  constexpr uint64_t kSmall = uint64_t{1} << 31;
+  if (view_dims_num > TensorObject::kFewDims || storage_dims_num > TensorObject::kFewStorageDims || view_dims == nullptr ||
+      strides == nullptr || storage_dims == nullptr) {
     return false;
   }
-  tensor.dims.resize_for_overwrite(2 * view_dims_num);
+  tensor.dims.set_size(2 * view_dims_num);
   int64_t* const dims = tensor.dims.data();
-  int64_t signs = offset;
-  bool overflows = false;
+  auto bits = uint64_t(offset);  // of all numbers
   bool in_order = true;
-  int64_t count = 1;
-  int64_t reach = 1;
+  uint64_t count = 1;
+  uint64_t reach = 1;
   for (uint64_t i = view_dims_num; i-- > 0;) {
-    const int64_t size = dims[i] = view_dims[i];
-    const int64_t stride = dims[view_dims_num + i] = strides[i];
-    int64_t extent = 0;
-    signs |= size | stride;
+    const auto size = uint64_t(dims[i] = view_dims[i]);
+    const auto stride = uint64_t(dims[view_dims_num + i] = strides[i]);
     in_order &= size == 1 || stride == count;
-    overflows |= __builtin_mul_overflow(count, size, &count);
-    overflows |= __builtin_mul_overflow(size - 1, stride, &extent) || __builtin_add_overflow(reach, extent, &reach);
+    count *= size;
+    reach += (size - 1) * stride;
+    bits |= size | stride | count | reach;
   }
-  tensor.storage_dims.resize_for_overwrite(storage_dims_num);
-  for (uint64_t i = 0; i < storage_dims_num; ++i) signs |= tensor.storage_dims[i] = storage_dims[i];
+  tensor.storage_dims.set_size(storage_dims_num);
+  for (uint64_t i = 0; i < storage_dims_num; ++i) bits |= uint64_t(tensor.storage_dims[i] = storage_dims[i]);
   tensor.address = address;
   tensor.offset = offset;
   tensor.dtype = dtype;
   tensor.format = format;
   tensor.ndim = int(view_dims_num);
   tensor.contiguous = in_order;
-  tensor.numel = count;
-  tensor.reach = count == 0 ? 0 : reach;
-  return signs >= 0 && !overflows;
+  tensor.numel = int64_t(count);
+  tensor.reach = int64_t(reach);
+  return bits < kSmall && count != 0;
 }
 
-Status fill(aclTensor& tensor, const int64_t* view_dims, uint64_t view_dims_num, aclDataType dtype, const int64_t* strides,
+Status fill(TensorObject& tensor, const int64_t* view_dims, uint64_t view_dims_num, aclDataType dtype, const int64_t* strides,
             int64_t offset, aclFormat format, const int64_t* storage_dims, uint64_t storage_dims_num, void* address) {
-  tensor.address = address;
-  tensor.offset = offset;
-  tensor.dtype = dtype;
-  tensor.format = format;
   SOFTNPU_RETURN_IF_ERROR(check_dims(view_dims, view_dims_num, "viewDims"));
   if (strides != nullptr) SOFTNPU_RETURN_IF_ERROR(check_dims(strides, view_dims_num, "stride"));
   SOFTNPU_RETURN_IF_ERROR(check_dims(storage_dims, storage_dims_num, "storageDims"));
   if (offset < 0) return {ACLNN_ERR_PARAM_INVALID, text("argument 'offset' is ", offset)};
+  tensor.address = address;
+  tensor.offset = offset;
+  tensor.dtype = dtype;
+  tensor.format = format;
   tensor.storage_dims.assign(storage_dims, storage_dims + storage_dims_num);
   if (strides == nullptr) {
     tensor.set_dense_sizes({view_dims, size_t(view_dims_num)});
@@ -95,7 +98,7 @@ bool read_scalar(const void* value, aclDataType dtype, at::Scalar& scalar) {
     scalar = sample;
     return true;
   };
-  switch (softnpu::ops::scalar_type_of(dtype)) {
+  switch (scalar_type_of(dtype)) {
     case at::ScalarType::Double:
       return set(double());
     case at::ScalarType::Long:
@@ -131,47 +134,59 @@ bool read_scalar(const void* value, aclDataType dtype, at::Scalar& scalar) {
   }
 }
 
-// A new array object holding `size` values.
+// A new array or list of `size` values.
 template <typename Array, typename Value>
-Array* make_array(const char* function, const Value* values, uint64_t size) {
+typename Array::Handle* make_array(const char* function, const Value* values, uint64_t size) {
   if (values == nullptr && size > 0) {
     null_argument(function, "value");
     return nullptr;
   }
+  Array* array = nullptr;
   try {
-    Array* array = Pool<Array>::take();
-    if constexpr (requires { array->values; }) {
-      array->values.assign(values, values + size);
-    } else {
-      array->items.assign(values, values + size);
-    }
-    return array;
+    array = Pool<Array>::take();
+    array->values.assign(values, values + size);
+    return begin_life(*array);
   } catch (...) {
+    if (array != nullptr) Pool<Array>::give(array);
     fail_by_exception(function);
     return nullptr;
   }
 }
 
 template <typename Object>
-aclnnStatus destroy(const char* function, const Object* object, const char* argument) {
-  if (object == nullptr) return null_argument(function, argument);
-  Pool<Object>::give(const_cast<Object*>(object));
+aclnnStatus destroy(const char* function, const typename Object::Handle* handle, const char* argument) {
+  Object* object = end_life<Object>(handle);
+  if (object == nullptr) [[unlikely]]
+    return refuse<Object>(function, handle, argument);
+  Pool<Object>::give(object);
   return ACLNN_SUCCESS;
 }
 
-template <typename Object, typename List>
-aclnnStatus destroy_list(const char* function, const List* list) {
-  if (list == nullptr) return null_argument(function, "array");
-  for (const Object* item : list->items) {
-    if (item != nullptr) Pool<Object>::give(const_cast<Object*>(item));
+// Destroys what can be destroyed, also if an element is not live.
+template <typename List>
+aclnnStatus destroy_list(const char* function, const typename List::Handle* handle) {
+  using Item = typename List::Item;
+  List* list = end_life<List>(handle);
+  if (list == nullptr) return refuse<List>(function, handle, "array");
+  Status status;
+  for (size_t i = 0; i < list->values.size(); ++i) {
+    if (list->values[i] == nullptr) continue;
+    if (Item* item = end_life<Item>(list->values[i]); item != nullptr) {
+      Pool<Item>::give(item);
+    } else if (status.ok()) {
+      status = explain<Item>(list->values[i], text("array[", i, "]"));
+    }
   }
-  return destroy(function, list, "array");
+  Pool<List>::give(list);
+  if (status.ok()) return ACLNN_SUCCESS;
+  return fail(function, Status(status.code(), text(status.message(), "; the list and its other elements are destroyed now")));
 }
 
 // Clients free what they get with delete[]; that is the contract of these functions.
-aclnnStatus hand_out(const char* function, const aclTensor* tensor, c10::IntArrayRef (*part)(const aclTensor&), int64_t** values,
-                     uint64_t* count) {
-  if (tensor == nullptr) return null_argument(function, "tensor");
+aclnnStatus hand_out(const char* function, const aclTensor* handle, c10::IntArrayRef (*part)(const TensorObject&),
+                     int64_t** values, uint64_t* count) {
+  const auto* tensor = find<TensorObject>(handle);
+  if (tensor == nullptr) return refuse<TensorObject>(function, handle, "tensor");
   if (values == nullptr) return null_argument(function, "values");
   if (count == nullptr) return null_argument(function, "count");
   const c10::IntArrayRef source = part(*tensor);
@@ -182,17 +197,25 @@ aclnnStatus hand_out(const char* function, const aclTensor* tensor, c10::IntArra
   return ACLNN_SUCCESS;
 }
 
-template <typename Value>
-aclnnStatus answer(const char* function, const void* object, Value value, Value* result) {
-  if (object == nullptr) return null_argument(function, "object");
+template <typename Object, typename Value>
+aclnnStatus answer(const char* function, const typename Object::Handle* handle, const char* argument,
+                   Value (*read)(const Object&), Value* result) {
+  const auto* object = find<Object>(handle);
+  if (object == nullptr) return refuse<Object>(function, handle, argument);
   if (result == nullptr) return null_argument(function, "result");
-  *result = value;
+  *result = read(*object);
   return ACLNN_SUCCESS;
+}
+
+template <typename Array>
+aclnnStatus size_of(const char* function, const typename Array::Handle* handle, const char* argument, uint64_t* size) {
+  return answer<Array, uint64_t>(
+      function, handle, argument, [](const Array& array) { return uint64_t(array.values.size()); }, size);
 }
 
 }  // namespace
 
-void aclTensor::set_dense_sizes(c10::IntArrayRef sizes) {
+void TensorObject::set_dense_sizes(c10::IntArrayRef sizes) {
   const size_t count = sizes.size();
   ndim = int(count);
   dims.resize_for_overwrite(2 * count);
@@ -200,43 +223,47 @@ void aclTensor::set_dense_sizes(c10::IntArrayRef sizes) {
   for (size_t i = count; i-- > 0;) {
     dims[i] = sizes[i];
     dims[count + i] = stride;
-    stride *= std::max<int64_t>(sizes[i], 1);
+    const bool overflows = __builtin_mul_overflow(stride, std::max<int64_t>(sizes[i], 1), &stride);
+    if (overflows) stride = std::numeric_limits<int64_t>::max();  // then measure() finds the tensor too large, or it is empty
   }
   measure();
 }
 
-void aclTensor::measure() {
+void TensorObject::measure() {
   const int64_t* const sizes = dims.data();
   const int64_t* const strides = sizes + ndim;
   bool overflows = false;
-  bool in_order = true;
-  int64_t count = 1;
+  // From the first size on, as ATen counts: a 0 behind an overflow does not make the tensor empty.
+  numel = 1;
+  for (int i = 0; i < ndim; ++i) overflows |= __builtin_mul_overflow(numel, sizes[i], &numel);
+  int64_t bytes = 0;
+  overflows |= __builtin_mul_overflow(numel, std::max<int64_t>(item_size_of(dtype), 1), &bytes);
+  const bool empty = numel == 0 && !overflows;
+  contiguous = true;
+  int64_t dense = 1;
   int64_t last = 0;
-  for (int i = ndim; i-- > 0;) {
+  for (int i = ndim; i-- > 0 && !empty && !overflows;) {
     int64_t extent = 0;
-    in_order &= sizes[i] == 1 || strides[i] == count;
-    overflows |= __builtin_mul_overflow(count, sizes[i], &count);
+    contiguous &= sizes[i] == 1 || strides[i] == dense;
+    dense *= sizes[i];
     overflows |= __builtin_mul_overflow(sizes[i] - 1, strides[i], &extent) || __builtin_add_overflow(last, extent, &last);
   }
   overflows |= __builtin_add_overflow(last, 1, &last);
-  contiguous = in_order;
-  numel = count;
-  reach = count == 0 ? 0 : overflows ? kTooFar : last;
+  reach = overflows ? kTooLarge : empty ? 0 : last;
 }
 
 aclTensor* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, aclDataType dataType, const int64_t* stride,
                            int64_t offset, aclFormat format, const int64_t* storageDims, uint64_t storageDimsNum,
                            void* tensorData) {
   try {
-    aclTensor* tensor = Pool<aclTensor>::take();
+    TensorObject* tensor = Pool<TensorObject>::take();
     if (fill_quickly(*tensor, viewDims, viewDimsNum, dataType, stride, offset, format, storageDims, storageDimsNum, tensorData))
         [[likely]]
-      return tensor;
+      return begin_life(*tensor);
     const Status status =
         fill(*tensor, viewDims, viewDimsNum, dataType, stride, offset, format, storageDims, storageDimsNum, tensorData);
-    if (status.ok()) [[likely]]
-      return tensor;
-    Pool<aclTensor>::give(tensor);
+    if (status.ok()) return begin_life(*tensor);
+    Pool<TensorObject>::give(tensor);
     fail("aclCreateTensor", status);
   } catch (...) {
     fail_by_exception("aclCreateTensor");
@@ -244,10 +271,11 @@ aclTensor* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, aclDat
   return nullptr;
 }
 
-aclnnStatus aclInitTensor(aclTensor* tensor, const int64_t* viewDims, uint64_t viewDimsNum, aclDataType dataType,
+aclnnStatus aclInitTensor(aclTensor* handle, const int64_t* viewDims, uint64_t viewDimsNum, aclDataType dataType,
                           const int64_t* stride, int64_t offset, aclFormat format, const int64_t* storageDims,
                           uint64_t storageDimsNum, void* tensorDataAddr) {
-  if (tensor == nullptr) return null_argument("aclInitTensor", "tensor");
+  auto* tensor = find<TensorObject>(handle);
+  if (tensor == nullptr) return refuse<TensorObject>("aclInitTensor", handle, "tensor");
   try {
     const Status status =
         fill(*tensor, viewDims, viewDimsNum, dataType, stride, offset, format, storageDims, storageDimsNum, tensorDataAddr);
@@ -263,12 +291,11 @@ aclScalar* aclCreateScalar(void* value, aclDataType dataType) {
     return nullptr;
   }
   try {
-    aclScalar* scalar = Pool<aclScalar>::take();
+    ScalarObject* scalar = Pool<ScalarObject>::take();
     if (read_scalar(value, dataType, scalar->value)) [[likely]]
-      return scalar;
-    Pool<aclScalar>::give(scalar);
-    fail("aclCreateScalar",
-         Status(ACLNN_ERR_PARAM_INVALID, text("a scalar cannot be of type ", softnpu::ops::name_of(dataType))));
+      return begin_life(*scalar);
+    Pool<ScalarObject>::give(scalar);
+    fail("aclCreateScalar", Status(ACLNN_ERR_PARAM_INVALID, text("a scalar cannot be of type ", name_of(dataType))));
     return nullptr;
   } catch (...) {
     fail_by_exception("aclCreateScalar");
@@ -277,88 +304,101 @@ aclScalar* aclCreateScalar(void* value, aclDataType dataType) {
 }
 
 aclIntArray* aclCreateIntArray(const int64_t* value, uint64_t size) {
-  return make_array<aclIntArray>("aclCreateIntArray", value, size);
+  return make_array<IntArrayObject>("aclCreateIntArray", value, size);
 }
 
 aclFloatArray* aclCreateFloatArray(const float* value, uint64_t size) {
-  return make_array<aclFloatArray>("aclCreateFloatArray", value, size);
+  return make_array<FloatArrayObject>("aclCreateFloatArray", value, size);
 }
 
 aclBoolArray* aclCreateBoolArray(const bool* value, uint64_t size) {
-  return make_array<aclBoolArray>("aclCreateBoolArray", value, size);
+  return make_array<BoolArrayObject>("aclCreateBoolArray", value, size);
 }
 
 aclTensorList* aclCreateTensorList(const aclTensor* const* value, uint64_t size) {
-  return make_array<aclTensorList>("aclCreateTensorList", value, size);
+  return make_array<TensorListObject>("aclCreateTensorList", value, size);
 }
 
 aclScalarList* aclCreateScalarList(const aclScalar* const* value, uint64_t size) {
-  return make_array<aclScalarList>("aclCreateScalarList", value, size);
+  return make_array<ScalarListObject>("aclCreateScalarList", value, size);
 }
 
-aclnnStatus aclDestroyTensor(const aclTensor* tensor) { return destroy("aclDestroyTensor", tensor, "tensor"); }
-aclnnStatus aclDestroyScalar(const aclScalar* scalar) { return destroy("aclDestroyScalar", scalar, "scalar"); }
-aclnnStatus aclDestroyIntArray(const aclIntArray* array) { return destroy("aclDestroyIntArray", array, "array"); }
-aclnnStatus aclDestroyFloatArray(const aclFloatArray* array) { return destroy("aclDestroyFloatArray", array, "array"); }
-aclnnStatus aclDestroyBoolArray(const aclBoolArray* array) { return destroy("aclDestroyBoolArray", array, "array"); }
-aclnnStatus aclDestroyTensorList(const aclTensorList* array) { return destroy_list<aclTensor>("aclDestroyTensorList", array); }
-aclnnStatus aclDestroyScalarList(const aclScalarList* array) { return destroy_list<aclScalar>("aclDestroyScalarList", array); }
+aclnnStatus aclDestroyTensor(const aclTensor* tensor) { return destroy<TensorObject>("aclDestroyTensor", tensor, "tensor"); }
+aclnnStatus aclDestroyScalar(const aclScalar* scalar) { return destroy<ScalarObject>("aclDestroyScalar", scalar, "scalar"); }
+aclnnStatus aclDestroyIntArray(const aclIntArray* array) { return destroy<IntArrayObject>("aclDestroyIntArray", array, "array"); }
+aclnnStatus aclDestroyFloatArray(const aclFloatArray* array) {
+  return destroy<FloatArrayObject>("aclDestroyFloatArray", array, "array");
+}
+aclnnStatus aclDestroyBoolArray(const aclBoolArray* array) {
+  return destroy<BoolArrayObject>("aclDestroyBoolArray", array, "array");
+}
+aclnnStatus aclDestroyTensorList(const aclTensorList* array) {
+  return destroy_list<TensorListObject>("aclDestroyTensorList", array);
+}
+aclnnStatus aclDestroyScalarList(const aclScalarList* array) {
+  return destroy_list<ScalarListObject>("aclDestroyScalarList", array);
+}
 
 aclnnStatus aclGetViewShape(const aclTensor* tensor, int64_t** viewDims, uint64_t* viewDimsNum) {
   return hand_out(
-      "aclGetViewShape", tensor, [](const aclTensor& t) { return t.sizes(); }, viewDims, viewDimsNum);
+      "aclGetViewShape", tensor, [](const TensorObject& t) { return t.sizes(); }, viewDims, viewDimsNum);
 }
 
 aclnnStatus aclGetViewStrides(const aclTensor* tensor, int64_t** stridesValue, uint64_t* stridesNum) {
   return hand_out(
-      "aclGetViewStrides", tensor, [](const aclTensor& t) { return t.strides(); }, stridesValue, stridesNum);
+      "aclGetViewStrides", tensor, [](const TensorObject& t) { return t.strides(); }, stridesValue, stridesNum);
 }
 
 aclnnStatus aclGetStorageShape(const aclTensor* tensor, int64_t** storageDims, uint64_t* storageDimsNum) {
-  const auto part = [](const aclTensor& t) { return c10::IntArrayRef(t.storage_dims); };
+  const auto part = [](const TensorObject& t) { return c10::IntArrayRef(t.storage_dims); };
   return hand_out("aclGetStorageShape", tensor, part, storageDims, storageDimsNum);
 }
 
 aclnnStatus aclGetViewOffset(const aclTensor* tensor, int64_t* offset) {
-  return answer("aclGetViewOffset", tensor, tensor ? tensor->offset : 0, offset);
+  return answer<TensorObject>(
+      "aclGetViewOffset", tensor, "tensor", +[](const TensorObject& t) { return t.offset; }, offset);
 }
 
 aclnnStatus aclGetFormat(const aclTensor* tensor, aclFormat* format) {
-  return answer("aclGetFormat", tensor, tensor ? tensor->format : ACL_FORMAT_UNDEFINED, format);
+  return answer<TensorObject>(
+      "aclGetFormat", tensor, "tensor", +[](const TensorObject& t) { return t.format; }, format);
 }
 
 aclnnStatus aclGetDataType(const aclTensor* tensor, aclDataType* dataType) {
-  return answer("aclGetDataType", tensor, tensor ? tensor->dtype : ACL_DT_UNDEFINED, dataType);
+  return answer<TensorObject>(
+      "aclGetDataType", tensor, "tensor", +[](const TensorObject& t) { return t.dtype; }, dataType);
 }
 
 aclnnStatus aclGetIntArraySize(const aclIntArray* array, uint64_t* size) {
-  return answer("aclGetIntArraySize", array, array ? uint64_t(array->values.size()) : 0, size);
+  return size_of<IntArrayObject>("aclGetIntArraySize", array, "array", size);
 }
 
 aclnnStatus aclGetFloatArraySize(const aclFloatArray* array, uint64_t* size) {
-  return answer("aclGetFloatArraySize", array, array ? uint64_t(array->values.size()) : 0, size);
+  return size_of<FloatArrayObject>("aclGetFloatArraySize", array, "array", size);
 }
 
 aclnnStatus aclGetBoolArraySize(const aclBoolArray* array, uint64_t* size) {
-  return answer("aclGetBoolArraySize", array, array ? uint64_t(array->values.size()) : 0, size);
+  return size_of<BoolArrayObject>("aclGetBoolArraySize", array, "array", size);
 }
 
 aclnnStatus aclGetTensorListSize(const aclTensorList* tensorList, uint64_t* size) {
-  return answer("aclGetTensorListSize", tensorList, tensorList ? uint64_t(tensorList->items.size()) : 0, size);
+  return size_of<TensorListObject>("aclGetTensorListSize", tensorList, "tensorList", size);
 }
 
 aclnnStatus aclGetScalarListSize(const aclScalarList* scalarList, uint64_t* size) {
-  return answer("aclGetScalarListSize", scalarList, scalarList ? uint64_t(scalarList->items.size()) : 0, size);
+  return size_of<ScalarListObject>("aclGetScalarListSize", scalarList, "scalarList", size);
 }
 
-aclnnStatus aclSetRawTensorAddr(aclTensor* tensor, void* addr) {
-  if (tensor == nullptr) return null_argument("aclSetRawTensorAddr", "tensor");
+aclnnStatus aclSetRawTensorAddr(aclTensor* handle, void* addr) {
+  auto* tensor = find<TensorObject>(handle);
+  if (tensor == nullptr) return refuse<TensorObject>("aclSetRawTensorAddr", handle, "tensor");
   tensor->address = addr;
   return ACLNN_SUCCESS;
 }
 
 aclnnStatus aclGetRawTensorAddr(const aclTensor* tensor, void** addr) {
-  return answer("aclGetRawTensorAddr", tensor, tensor ? tensor->address : nullptr, addr);
+  return answer<TensorObject>(
+      "aclGetRawTensorAddr", tensor, "tensor", +[](const TensorObject& t) { return t.address; }, addr);
 }
 
 aclnnStatus aclnnInit(const char*) { return ACLNN_SUCCESS; }

@@ -1,4 +1,4 @@
-// What aclnn functions take: the objects behind aclTensor, aclScalar, the arrays and the lists.
+// What aclnn functions take: the objects behind aclTensor, aclScalar, the arrays and the lists, which are handles (see handle.h).
 //
 // A client makes them, owns them and destroys them as soon as phase two has returned, while the kernel may still run: phase one
 // therefore copies what it needs (see executor.h). One thread uses an object at a time.
@@ -36,9 +36,7 @@ inline bool is_base_format(aclFormat format) {
   return format == ACL_FORMAT_UNDEFINED || (format >= 0 && format < 64 && (kBase >> format & 1));
 }
 
-}  // namespace softnpu::ops
-
-struct aclTensor {
+struct alignas(64) TensorObject : ObjectOf<aclTensor, ObjectKind::kTensor> {
   void* address = nullptr;  // of the storage, as the client knows it
   int64_t offset = 0;       // of the first element, in elements
   aclDataType dtype = ACL_DT_UNDEFINED;
@@ -46,11 +44,13 @@ struct aclTensor {
   int ndim = 0;
   bool contiguous = true;
   int64_t numel = 1;
-  int64_t reach = 1;                   // elements from the first to the end of the last; 0 if empty, kTooFar if that overflows
-  c10::SmallVector<int64_t, 12> dims;  // sizes, then strides
-  c10::SmallVector<int64_t, 4> storage_dims;
+  int64_t reach = 1;  // elements from the first to the end of the last; 0 if empty, kTooLarge if elements or bytes overflow
+  static constexpr uint64_t kFewDims = 6;
+  static constexpr uint64_t kFewStorageDims = 4;
+  c10::SmallVector<int64_t, 2 * kFewDims> dims;  // sizes, then strides
+  c10::SmallVector<int64_t, kFewStorageDims> storage_dims;
 
-  static constexpr int64_t kTooFar = -1;
+  static constexpr int64_t kTooLarge = -1;
 
   c10::IntArrayRef sizes() const { return {dims.data(), size_t(ndim)}; }
   c10::IntArrayRef strides() const { return {dims.data() + ndim, size_t(ndim)}; }
@@ -61,27 +61,33 @@ struct aclTensor {
   void measure();
 };
 
-struct aclScalar {
+struct alignas(64) ScalarObject : ObjectOf<aclScalar, ObjectKind::kScalar> {
   at::Scalar value;
 };
 
-struct aclIntArray {
+struct alignas(64) IntArrayObject : ObjectOf<aclIntArray, ObjectKind::kIntArray> {
   c10::SmallVector<int64_t, 8> values;
 };
 
-struct aclFloatArray {
+struct alignas(64) FloatArrayObject : ObjectOf<aclFloatArray, ObjectKind::kFloatArray> {
   c10::SmallVector<float, 8> values;
 };
 
-struct aclBoolArray {
+struct alignas(64) BoolArrayObject : ObjectOf<aclBoolArray, ObjectKind::kBoolArray> {
   c10::SmallVector<bool, 8> values;
 };
 
-// Destroying a list destroys its elements.
-struct aclTensorList {
-  c10::SmallVector<const aclTensor*, 8> items;
+// Destroying a list destroys its elements. They are handles: an element may be gone.
+struct alignas(64) TensorListObject : ObjectOf<aclTensorList, ObjectKind::kTensorList> {
+  using Item = TensorObject;
+
+  c10::SmallVector<const aclTensor*, 8> values;
 };
 
-struct aclScalarList {
-  c10::SmallVector<const aclScalar*, 8> items;
+struct alignas(64) ScalarListObject : ObjectOf<aclScalarList, ObjectKind::kScalarList> {
+  using Item = ScalarObject;
+
+  c10::SmallVector<const aclScalar*, 8> values;
 };
+
+}  // namespace softnpu::ops

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ops/objects.h"
+#include "ops/rules.h"
 #include "runtime/driver.h"
 
 namespace softnpu::ops {
@@ -33,8 +34,16 @@ struct ParameterInfo {
 
 enum class ShapeRule : uint8_t {
   kNone,
-  kBroadcast,  // every tensor broadcasts to every output
-  kSame,       // every tensor has the shape of the first output
+  kBroadcast,      // every output has the common shape of the inputs
+  kBroadcastInto,  // every tensor broadcasts to every output
+  kSame,           // every tensor has the shape of the first output
+};
+
+// Which outputs a kernel can write; where one is of another kind, it gets a dense stand-in.
+enum class OutputLayout : uint8_t {
+  kAny,
+  kWithoutGaps,  // a kernel that changes the shape of its output before it finds that wrong would write between the elements
+  kDense,        // the kernel writes as if its outputs were dense
 };
 
 // One constant per function.
@@ -50,7 +59,9 @@ struct Operation {
   uint64_t dtypes;  // one bit per aclDataType that the first tensor may have; 0 stands for any
   bool promotes;    // one tensor of such a type is enough
   ShapeRule shapes;
+  const Rules* rules;  // null if the row has none
   bool sync;
+  OutputLayout outputs;
   bool heavy;  // an element costs several times what it costs an elementwise kernel
 };
 

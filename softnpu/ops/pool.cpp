@@ -22,7 +22,7 @@ void leave_thread(void* argument) {
 
 }  // namespace
 
-thread_local ThreadCache* current_cache __attribute__((tls_model("initial-exec"))) = nullptr;
+constinit thread_local ThreadCache* current_cache __attribute__((tls_model("initial-exec"))) = nullptr;
 
 ThreadCache& make_thread_cache() {
   static const pthread_key_t key = [] {

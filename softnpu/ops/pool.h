@@ -1,37 +1,34 @@
 // Free objects, kept for the next taker: a warm aclnn call allocates nothing.
 //
-//   aclTensor* tensor = Pool<aclTensor>::take();   // as its last owner left it
-//   Pool<aclTensor>::give(tensor);
+//   TensorObject* tensor = Pool<TensorObject>::take();   // as its last owner left it, not live
+//   Pool<TensorObject>::give(tensor);
 //
 // Every thread keeps a few. What one thread takes and another gives back (phase one and phase two may run on two threads) travels
-// through a shared list; what that list cannot hold is deleted. Thread-safe.
+// through a shared list. Objects are never freed: a handle of any age may come back (see handle.h). Thread-safe.
 #pragma once
 
 #include <pthread.h>
 
 #include <array>
-#include <memory>
 #include <mutex>
 #include <tuple>
-#include <vector>
 
+#include "ops/handle.h"
 #include "ops/known_memory.h"
-
-struct aclTensor;
-struct aclScalar;
-struct aclIntArray;
-struct aclFloatArray;
-struct aclBoolArray;
-struct aclTensorList;
-struct aclScalarList;
-struct aclOpExecutor;
 
 namespace softnpu::ops {
 
+struct TensorObject;
+struct ScalarObject;
+struct IntArrayObject;
+struct FloatArrayObject;
+struct BoolArrayObject;
+struct TensorListObject;
+struct ScalarListObject;
+struct Executor;
 class AliasTensors;
 
 inline constexpr int kKeptPerThread = 32;
-inline constexpr size_t kKeptShared = 1024;
 
 template <typename T>
 struct Magazine {
@@ -41,15 +38,15 @@ struct Magazine {
 
 // What a thread keeps for this library; only the thread itself touches it.
 struct ThreadCache {
-  std::tuple<Magazine<aclTensor>, Magazine<aclScalar>, Magazine<aclIntArray>, Magazine<aclFloatArray>, Magazine<aclBoolArray>,
-             Magazine<aclTensorList>, Magazine<aclScalarList>, Magazine<aclOpExecutor>>
+  std::tuple<Magazine<TensorObject>, Magazine<ScalarObject>, Magazine<IntArrayObject>, Magazine<FloatArrayObject>,
+             Magazine<BoolArrayObject>, Magazine<TensorListObject>, Magazine<ScalarListObject>, Magazine<Executor>>
       magazines;
   AliasTensors* aliases = nullptr;  // owned; see alias.h
   KnownMemory known_memory;
 };
 
 // One word of static TLS, all that a library loaded after torch may take.
-extern thread_local ThreadCache* current_cache __attribute__((tls_model("initial-exec")));
+extern constinit thread_local ThreadCache* current_cache __attribute__((tls_model("initial-exec")));
 ThreadCache& make_thread_cache();
 
 inline ThreadCache& thread_cache() {
@@ -61,8 +58,8 @@ inline ThreadCache& thread_cache() {
 template <typename T>
 class Pool {
  public:
-  static T* take() {
-    Magazine<T>& magazine = std::get<Magazine<T>>(thread_cache().magazines);
+  static T* take(ThreadCache& cache = thread_cache()) {
+    Magazine<T>& magazine = std::get<Magazine<T>>(cache.magazines);
     if (magazine.count == 0) [[unlikely]]
       refill(magazine);
     return magazine.items[--magazine.count];
@@ -76,44 +73,29 @@ class Pool {
   }
 
   // Hands all but `keep` objects to the shared list.
-  static void drain(Magazine<T>& magazine, int keep) {
-    Shared& shared = Pool::shared();
+  [[gnu::noinline]] static void drain(Magazine<T>& magazine, int keep) {
     const std::lock_guard lock(shared.mutex);
     while (magazine.count > keep) {
       T* item = magazine.items[--magazine.count];
-      if (shared.items.size() < kKeptShared) {
-        shared.items.push_back(item);
-      } else {
-        delete item;
-      }
+      item->next = shared.first;
+      shared.first = item;
     }
   }
 
  private:
   struct Shared {
     std::mutex mutex;
-    std::vector<T*> items;
+    Slot* first = nullptr;
   };
+  static constinit inline Shared shared;
 
-  static Shared& shared() {
-    static Shared* const shared = [] {
-      auto* made = new Shared;
-      made->items.reserve(kKeptShared);
-      return made;
-    }();
-    return *shared;
-  }
-
-  static void refill(Magazine<T>& magazine) {
-    Shared& shared = Pool::shared();
-    {
-      const std::lock_guard lock(shared.mutex);
-      while (!shared.items.empty() && magazine.count < kKeptPerThread / 2) {
-        magazine.items[magazine.count++] = shared.items.back();
-        shared.items.pop_back();
-      }
+  [[gnu::noinline]] static void refill(Magazine<T>& magazine) {
+    const std::lock_guard lock(shared.mutex);
+    while (shared.first != nullptr && magazine.count < kKeptPerThread / 2) {
+      magazine.items[magazine.count++] = static_cast<T*>(shared.first);
+      shared.first = shared.first->next;
     }
-    if (magazine.count == 0) magazine.items[magazine.count++] = new T;
+    if (magazine.count == 0) magazine.items[magazine.count++] = add_object<T>();
   }
 };
 

@@ -19,28 +19,31 @@ class QuickBuild {
   QuickBuild(Executor& executor, KnownMemory& known_memory)
       : executor_(executor), known_memory_(known_memory), numbers_(executor.numbers.data()) {}
 
-  [[gnu::always_inline]] bool add(const aclTensor* tensor) { return describe(tensor, tensors_++); }
+  [[gnu::always_inline]] bool add(const aclTensor* handle) { return describe(handle, tensors_++); }
 
-  bool add(const aclTensorList* list) {
+  bool add(const aclTensorList* handle) {
+    const auto* list = find<TensorListObject>(handle);
     if (list == nullptr) return false;
     const size_t first = executor_.views.size();
-    const size_t count = list->items.size();
+    const size_t count = list->values.size();
     executor_.slices.push_back({uint32_t(first), uint32_t(count), true});
     executor_.views.resize_for_overwrite(first + count);
     executor_.places.resize_for_overwrite(first + count);
     for (size_t i = 0; i < count; ++i) {
-      if (!describe(list->items[i], first + i)) return false;
+      if (!describe(list->values[i], first + i)) return false;
     }
     return true;
   }
 
-  [[gnu::always_inline]] bool add(const aclScalar* scalar) {
+  [[gnu::always_inline]] bool add(const aclScalar* handle) {
+    const auto* scalar = find<ScalarObject>(handle);
     if (scalar == nullptr) return false;
     executor_.scalars[scalars_++] = scalar->value;
     return true;
   }
 
-  bool add(const aclIntArray* array) {
+  bool add(const aclIntArray* handle) {
+    const auto* array = find<IntArrayObject>(handle);
     if (array == nullptr) return false;
     const size_t count = array->values.size();
     if (used_ + count > executor_.numbers.capacity()) return false;
@@ -62,13 +65,14 @@ class QuickBuild {
   }
 
   [[gnu::always_inline]] bool finish() {
-    executor_.numbers.resize_for_overwrite(used_);
+    executor_.numbers.set_size(used_);
     executor_.cost = uint64_t(cost_);
     return passed_before(executor_);
   }
 
  private:
-  [[gnu::always_inline]] bool describe(const aclTensor* tensor, size_t number) {
+  [[gnu::always_inline]] bool describe(const aclTensor* handle, size_t number) {
+    const auto* tensor = find<TensorObject>(handle);
     if (tensor == nullptr) return false;
     const size_t count = tensor->dims.size();
     const int64_t item_size = unsigned(tensor->dtype) < unsigned(kDataTypes) ? kUsualItemSizes[tensor->dtype] : 0;
@@ -89,7 +93,7 @@ class QuickBuild {
     view.sizes = numbers;
     view.strides = numbers + tensor->ndim;
     view.numel = tensor->numel;
-    executor_.places[number] = {offset, bytes, uint32_t(used_), const_cast<aclTensor*>(tensor)};
+    executor_.places[number] = {offset, bytes, uint32_t(used_), handle};
     used_ += count;
     cost_ = std::max(cost_, tensor->numel);
     return true;
@@ -107,19 +111,20 @@ class QuickBuild {
 template <typename... Arguments>
 bool build_quickly(const Operation& operation, uint64_t* workspace_size, aclOpExecutor** result, const Arguments&... arguments) {
   if (workspace_size == nullptr || result == nullptr || driver() == nullptr) return false;
-  Executor* executor = Pool<Executor>::take();
+  ThreadCache& cache = thread_cache();
+  Executor* executor = Pool<Executor>::take(cache);
   executor->operation = &operation;
   executor->views.resize_for_overwrite(size_t(operation.tensor_count));
   executor->places.resize_for_overwrite(size_t(operation.tensor_count));
   executor->scalars.resize(size_t(operation.scalar_count));
-  QuickBuild quick(*executor, thread_cache().known_memory);
+  QuickBuild quick(*executor, cache.known_memory);
   if (!((quick.add(arguments) && ...) && quick.finish())) [[unlikely]] {
     recycle(executor);
     return false;
   }
   executor->owners.store(1, std::memory_order_relaxed);
   *workspace_size = 0;
-  *result = executor;
+  *result = begin_life(*executor);
   return true;
 }
 

@@ -16,78 +16,86 @@ bool plays(const ParameterInfo& parameter, Role role) {
   return role == Role::kAny || both || (role == Role::kOutput) == parameter.written;
 }
 
+Status explain_repeatable(const aclOpExecutor* handle) {
+  if (find<Executor>(handle) == nullptr) return explain<Executor>(handle, "executor");
+  return {ACLNN_ERR_PARAM_INVALID, "the executor is not repeatable; call aclSetAclOpExecutorRepeatable"};
+}
+
 // Points view number `relative` of the `index`-th tensor or list parameter of a role at another storage.
-aclnnStatus rebind(const char* function, Executor* executor, Role role, size_t index, size_t relative, void* address) {
-  if (executor == nullptr) return fail(function, Status(ACLNN_ERR_PARAM_NULLPTR, "argument 'executor' is null"));
-  if (executor->operation == nullptr || !executor->repeatable) {
-    return fail(function, Status(ACLNN_ERR_PARAM_INVALID, "the executor is not repeatable; call aclSetAclOpExecutorRepeatable"));
-  }
-  const Operation& operation = *executor->operation;
+Status rebind(Executor& executor, Role role, size_t index, size_t relative, void* address) {
+  const Operation& operation = *executor.operation;
   size_t found = 0;
   size_t single = 0;
   size_t slice = 0;
   for (int i = 0; i < operation.parameter_count; ++i) {
     const ParameterInfo& parameter = operation.parameters[i];
     const bool is_list = parameter.kind == ParameterKind::kTensorList;
-    const Executor::Slice range = is_list ? executor->slices[slice] : Executor::Slice{uint32_t(single), 1, true};
+    const Executor::Slice range = is_list ? executor.slices[slice] : Executor::Slice{uint32_t(single), 1, true};
     single += parameter.kind == ParameterKind::kTensor;
     slice += parameter.kind >= ParameterKind::kTensorList;
     if (!plays(parameter, role) || found++ != index) continue;
     if (relative >= range.count) {
-      return fail(function, Status(ACLNN_ERR_PARAM_INVALID,
-                                   text("argument '", parameter.name, "' has ", range.count, " tensors, not ", relative + 1)));
+      return {ACLNN_ERR_PARAM_INVALID, text("argument '", parameter.name, "' has ", range.count, " tensors, not ", relative + 1)};
     }
     const size_t view = range.begin + relative;
-    Status status = locate_view(address, executor->places[view], executor->views[view]);
-    if (status.ok()) return ACLNN_SUCCESS;
-    return fail(function, Status(status.code(), text("argument '", parameter.name, "': ", status.message())));
+    Status status = locate_view(address, executor.places[view], executor.views[view]);
+    return status.ok() ? Status() : Status(status.code(), text("argument '", parameter.name, "': ", status.message()));
   }
-  return fail(function, Status(ACLNN_ERR_PARAM_INVALID,
-                               text(operation.task.name, " has ", found, " such tensor parameters, not ", index + 1)));
+  return {ACLNN_ERR_PARAM_INVALID, text(operation.task.name, " has ", found, " such tensor parameters, not ", index + 1)};
 }
 
-aclnnStatus rebind_single(const char* function, Executor* executor, Role role, size_t index, aclTensor* tensor, void* address) {
-  const aclnnStatus code = rebind(function, executor, role, index, 0, address);
-  if (code == ACLNN_SUCCESS && tensor != nullptr) tensor->address = address;
-  return code;
+// The same, also for `tensor` unless it is null.
+aclnnStatus rebind(const char* function, const aclOpExecutor* handle, Role role, size_t index, size_t relative,
+                   TensorObject* tensor, void* address) {
+  const std::lock_guard lock(repeatable_mutex());
+  Executor* executor = find_repeatable(handle);
+  if (executor == nullptr) return fail(function, explain_repeatable(handle));
+  if (Status status = rebind(*executor, role, index, relative, address); !status.ok()) return fail(function, status);
+  if (tensor != nullptr) tensor->address = address;
+  return ACLNN_SUCCESS;
 }
 
-aclnnStatus rebind_element(const char* function, Executor* executor, Role role, size_t index, size_t relative,
-                           aclTensorList* tensors, void* address) {
-  const aclnnStatus code = rebind(function, executor, role, index, relative, address);
-  if (code == ACLNN_SUCCESS && tensors != nullptr && relative < tensors->items.size()) {
-    const_cast<aclTensor*>(tensors->items[relative])->address = address;
+aclnnStatus rebind_single(const char* function, const aclOpExecutor* executor, Role role, size_t index, const aclTensor* handle,
+                          void* address) {
+  auto* tensor = find<TensorObject>(handle);
+  if (handle != nullptr && tensor == nullptr) return fail(function, explain<TensorObject>(handle, "tensor"));
+  return rebind(function, executor, role, index, 0, tensor, address);
+}
+
+aclnnStatus rebind_element(const char* function, const aclOpExecutor* executor, Role role, size_t index, size_t relative,
+                           const aclTensorList* handle, void* address) {
+  const auto* list = find<TensorListObject>(handle);
+  if (handle != nullptr && list == nullptr) return fail(function, explain<TensorListObject>(handle, "tensors"));
+  const aclTensor* element = list != nullptr && relative < list->values.size() ? list->values[relative] : nullptr;
+  auto* tensor = find<TensorObject>(element);
+  if (element != nullptr && tensor == nullptr) {
+    return fail(function, explain<TensorObject>(element, text("tensors[", relative, "]")));
   }
-  return code;
+  return rebind(function, executor, role, index, relative, tensor, address);
 }
 
 }  // namespace
 }  // namespace softnpu::ops
 
-using softnpu::Status;
+using softnpu::ops::Executor;
+using softnpu::ops::explain;
 using softnpu::ops::fail;
 using softnpu::ops::rebind_element;
 using softnpu::ops::rebind_single;
 using softnpu::ops::Role;
 
 aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
-  if (executor == nullptr) {
-    return fail("aclSetAclOpExecutorRepeatable", Status(ACLNN_ERR_PARAM_NULLPTR, "argument 'executor' is null"));
-  }
-  if (executor->operation == nullptr) {
-    return fail("aclSetAclOpExecutorRepeatable", Status(ACLNN_ERR_PARAM_INVALID, "the executor was used already"));
-  }
-  executor->repeatable = true;
-  return ACLNN_SUCCESS;
+  if (softnpu::ops::make_repeatable(executor)) return ACLNN_SUCCESS;
+  return fail("aclSetAclOpExecutorRepeatable", explain<Executor>(executor, "executor"));
 }
 
-aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
+aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* handle) {
+  auto* executor = softnpu::ops::end_life<Executor>(handle);
   if (executor == nullptr) {
-    return fail("aclDestroyAclOpExecutor", Status(ACLNN_ERR_PARAM_NULLPTR, "argument 'executor' is null"));
+    const std::lock_guard lock(softnpu::ops::repeatable_mutex());
+    executor = softnpu::ops::end_repeatable(handle);
   }
-  if (executor->operation == nullptr) {
-    return fail("aclDestroyAclOpExecutor", Status(ACLNN_ERR_PARAM_INVALID, "the executor was used or destroyed already"));
-  }
+  if (executor == nullptr) return fail("aclDestroyAclOpExecutor", explain<Executor>(handle, "executor"));
   softnpu::ops::recycle(executor);
   return ACLNN_SUCCESS;
 }

@@ -110,6 +110,65 @@ DEVICE_MISTAKES = {
     "C++ text": ("aclnnX(Tensor self, Tensor! out): neg.out(self.t(), out)", "`self.t()` is not an argument name"),
     "no signature": ("aclnnX: neg.out(self, out)", "an aclnn signature is expected"),
     "kernel with a literal": ("aclnnX(Tensor! out): kernel zero(1)", "`1` is no parameter"),
+    "pattern without a parameter": (
+        "aclnnX(Tensor self, Tensor! out): neg.out(self, out) | shapes other[N]",
+        "the pattern `other[N]` names no parameter",
+    ),
+    "pattern of a number": (
+        "aclnnX(Tensor self, int n, Tensor! out): kernel x | shapes n[N]",
+        "`n` is int; only tensors, lists of tensors and int arrays have patterns",
+    ),
+    "pattern that is none": ("aclnnX(Tensor self, Tensor! out): kernel x | shapes self", "`self` is not a list of patterns"),
+    "size that is none": ("aclnnX(Tensor self, Tensor! out): kernel x | shapes self[n]", "`n` is no size of a pattern"),
+    "two open groups": (
+        "aclnnX(Tensor self, Tensor! out): kernel x | shapes self[A..., B...]",
+        "`self[A..., B...]` has two groups of unknown length",
+    ),
+    "group of an absent tensor": (
+        "aclnnX(Tensor? self, Tensor! out): kernel x | shapes self[A...] out[A..., B...]",
+        "`out[A..., B...]` has two groups of unknown length",
+    ),
+    "letter of two kinds": (
+        "aclnnX(Tensor self, Tensor! out): kernel x | shapes self[A] out[A...]",
+        "`A` is one size in one place and several in another",
+    ),
+    "tensor that may be empty": (
+        "aclnnX(Tensor self, Tensor! out): kernel x | shapes self[A]?",
+        "`self` is Tensor; only a list may be empty",
+    ),
+    "no condition": ("aclnnX(Tensor self, Tensor! out): kernel x | where rank(self)", "`rank(self)` is not a condition"),
+    "C++ condition": (
+        "aclnnX(Tensor self, Tensor! out): kernel x | where self.dim() == 2",
+        "`self.dim() == 2` is not a condition",
+    ),
+    "unknown number": (
+        "aclnnX(Tensor self, Tensor! out): kernel x | where rank(self) = K",
+        "`K` in `rank(self) = K` is no integer parameter, letter or number",
+    ),
+    "rank of a list": (
+        "aclnnX(Tensor[] self, Tensor! out): kernel x | where rank(self) = 1",
+        "`rank(self)` in `rank(self) = 1` is not known, or its arguments are of another kind",
+    ),
+    "axes of a number": (
+        "aclnnX(Tensor self, int dim, Tensor! out): kernel x | where axes(dim, self)",
+        "`dim` in `axes(dim, self)` is no array",
+    ),
+    "predicate without a tensor": (
+        "aclnnX(Tensor self, int dim, Tensor! out): kernel x | where same(self, dim)",
+        "`dim` is no tensor",
+    ),
+    "predicate with too few": (
+        "aclnnX(Tensor self, int dim, Tensor! out): kernel x | where axis(dim)",
+        "the number of arguments is wrong",
+    ),
+    "unknown type of a condition": (
+        "aclnnX(Tensor self, Tensor! out): kernel x | where dtype(self) in floats",
+        "`floats` in `dtype(self) in floats` is no type",
+    ),
+    "alternative of two comparisons": (
+        "aclnnX(Tensor self, int n, Tensor! out): kernel x | where 0 <= n <= 2 or rank(self) = 0",
+        "has an alternative with two comparisons",
+    ),
     "two names": ("aclnnX(Tensor a, Tensor! a): neg.out(a, a)", "two parameters have one name"),
 }
 
@@ -122,6 +181,24 @@ def test_device_mistake_is_named(tmp_path, row, sentence):
     assert sentence in message
     assert message.startswith(f"{tmp_path}/aclnn.yaml, line 2, row `aclnnX")
     assert message.endswith(".") and "\n" not in message
+
+
+def test_rules_of_a_row(tmp_path):
+    row = (
+        "aclnnX(Tensor self, int[] dims, Tensor? weight, int k, Tensor! out): kernel x"
+        " | shapes self[B..., N] weight[N] | where axes(dims, self), 0 <= k < N, k = 1 or same(self, out)"
+    )
+    rules = device(tmp_path, row)["aclnnX"].rules
+    assert [pattern.text for pattern in rules.patterns] == ["self[B..., N]", "weight[N]"]
+    assert rules.letters == ("B", "N")
+    assert [[step.code for step in condition.steps] for condition in rules.conditions] == [
+        ["kAxes"],
+        ["kLiteral", "kInteger", "kLessEqual"],
+        ["kInteger", "kLetter", "kLess"],
+        ["kInteger", "kLiteral", "kEqual", "kOr", "kSame"],
+    ]
+    assert rules.conditions[0].steps[0].names == ("dims", "self")
+    assert not device(tmp_path)["aclnnAdd"].rules
 
 
 def test_function_declared_twice_is_named(tmp_path):

@@ -2,6 +2,7 @@
 
 #include <ATen/TensorIterator.h>
 #include <ATen/ops/aminmax.h>
+#include <ATen/ops/diff.h>
 
 #include <cstring>
 
@@ -12,6 +13,12 @@ void check_bounds(const at::Tensor& indices, int64_t size, int64_t first) {
   const auto [smallest, largest] = at::aminmax(indices);
   const int64_t low = smallest.item<int64_t>(), high = largest.item<int64_t>();
   TORCH_CHECK_INDEX(low >= first && high < size, "index ", low < first ? low : high, " is out of bounds for size ", size);
+}
+
+void check_offsets(const at::Tensor& offsets, int64_t size) {
+  check_bounds(offsets, size + 1);
+  if (offsets.size(-1) < 2) return;
+  TORCH_CHECK_INDEX(offsets.diff().ge(0).all().item<bool>(), "the offsets do not rise");
 }
 
 namespace {
@@ -36,6 +43,10 @@ bool take_rows(const at::Tensor& self, const at::Tensor& indices, bool from_end,
   const bool dense = self.is_contiguous() && indices.is_contiguous() && out.is_contiguous();
   if (self.dim() == 0 || !dense || out.dtype() != self.dtype() || out.numel() > at::internal::GRAIN_SIZE) return false;
   if (out.numel() == 0 || out.is_alias_of(self)) return false;
+  const auto depth = size_t(indices.dim());
+  const bool fits = out.dim() == indices.dim() + self.dim() - 1 && out.sizes().slice(0, depth) == indices.sizes() &&
+                    out.sizes().slice(depth) == self.sizes().slice(1);
+  if (!fits) return false;
   char* to = static_cast<char*>(out.mutable_data_ptr());
   const int64_t count = indices.numel();
   bool inside = false;

@@ -11,6 +11,9 @@ namespace softnpu::ops::kernels {
 // Throws with the smallest or largest of `indices` unless all of them are in [first, size).
 void check_bounds(const at::Tensor& indices, int64_t size, int64_t first = 0);
 
+// Throws unless `offsets` begin with 0 at the least, never fall and end with `size` at the most, along the last dimension.
+void check_offsets(const at::Tensor& offsets, int64_t size);
+
 // Runs `work`. When it fails and an index is the reason, the failure names that index.
 template <class Work>
 void name_the_index(const at::Tensor& indices, int64_t size, Work&& work) {

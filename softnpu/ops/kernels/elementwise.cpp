@@ -1,12 +1,20 @@
+#include <ATen/Dispatch.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/all.h>
+#include <ATen/ops/any.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/is_nonzero.h>
+#include <ATen/ops/lcm.h>
 #include <ATen/ops/logit.h>
 #include <ATen/ops/logit_backward.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/ne.h>
+#include <ATen/ops/result_type.h>
 #include <ATen/ops/rsub.h>
 #include <ATen/ops/scalar_tensor.h>
+
+#include <limits>
 
 #include "kernels.h"
 
@@ -62,6 +70,21 @@ void assert_nonzero(const at::Tensor& self, std::string_view message) { TORCH_CH
 void masked_scale(const at::Tensor& self, const at::Tensor& mask, double scale, at::Tensor& out) {
   at::mul_out(out, self, mask.to(self.scalar_type()));
   out.mul_(scale);
+}
+
+// ATen's own has no shape for a result of one number.
+void is_in(const at::Scalar& element, const at::Tensor& testElements, bool invert, at::Tensor& out) {
+  out.fill_(testElements.eq(element).any().item<bool>() != invert);
+}
+
+// The absolute value of the smallest number of a type does not fit the type, and a division by what comes of it traps.
+void lcm(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  AT_DISPATCH_INTEGRAL_TYPES(at::result_type(self, other), "lcm", [&] {
+    constexpr auto kSmallest = std::numeric_limits<scalar_t>::min();
+    const bool usual = kSmallest == 0 || (self.ne(kSmallest).all().item<bool>() && other.ne(kSmallest).all().item<bool>());
+    TORCH_CHECK(usual, "the smallest number of ", at::result_type(self, other), ", ", int64_t(kSmallest), ", has no multiple");
+  });
+  at::lcm_out(out, self, other);
 }
 
 }  // namespace softnpu::ops::kernels

@@ -81,6 +81,11 @@ void embedding_dense_backward(const at::Tensor& grad, const at::Tensor& indices,
 void embedding_bag(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool scaleGradByFreq,
                    int64_t mode, bool sparse, const std::optional<at::Tensor>& perSampleWeights, bool includeLastOffset,
                    int64_t paddingIdx, at::Tensor& output, at::Tensor& offset2bag, at::Tensor& bagSize, at::Tensor& maxIndices) {
+  check_offsets(offsets, indices.numel());
+  if (offsets.numel() > 0) {
+    const bool is_whole = !includeLastOffset || offsets[-1].item<int64_t>() == indices.numel();
+    TORCH_CHECK(offsets[0].item<int64_t>() == 0 && is_whole, "the bags have to hold all of the ", indices.numel(), " indices");
+  }
   if (perSampleWeights.has_value() && at::isReducedFloatingType(weight.scalar_type())) {
     check_bounds(indices, weight.size(0));
     const at::Tensor rows = weight.index_select(0, indices).mul_(perSampleWeights->unsqueeze(1));

@@ -2,18 +2,41 @@
 #include <ATen/ops/_ctc_loss.h>
 #include <ATen/ops/_ctc_loss_backward.h>
 #include <ATen/ops/huber_loss_backward.h>
+#include <ATen/ops/multilabel_margin_loss_forward.h>
+#include <ATen/ops/nll_loss2d_backward.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sign.h>
 #include <ATen/ops/sub.h>
+
+#include <algorithm>
 
 #include "kernels.h"
 #include "ops/kernels/bounds.h"
 
 namespace softnpu::ops::kernels {
 
+namespace {
+
+// Targets lie in rows, or one after the other.
+void check_lengths(const at::Tensor& log_probs, const at::Tensor& targets, at::IntArrayRef input_lengths,
+                   at::IntArrayRef target_lengths, const at::Tensor& log_alpha) {
+  check_bounds(targets, log_probs.size(2));
+  const int64_t room = targets.dim() == 2 ? targets.size(1) : targets.size(0);
+  int64_t sum = 0;
+  for (size_t i = 0; i < target_lengths.size(); ++i) {
+    TORCH_CHECK(input_lengths[i] <= log_probs.size(0), "input length ", input_lengths[i], " is larger than ", log_probs.size(0));
+    sum = targets.dim() == 2 ? target_lengths[i] : sum + std::min(target_lengths[i], room + 1);
+    TORCH_CHECK(sum <= room, "the targets have ", room, " elements, fewer than the lengths ", target_lengths, " say");
+    TORCH_CHECK(2 * target_lengths[i] < log_alpha.size(2), "logAlpha of shape ", log_alpha.sizes(),
+                " has no room for a target of ", target_lengths[i]);
+  }
+}
+
+}  // namespace
+
 void ctc_loss(const at::Tensor& logProbs, const at::Tensor& targets, at::IntArrayRef inputLengths, at::IntArrayRef targetlengths,
               int64_t blank, bool zeroInfinity, at::Tensor& negLogLikelihoodOut, at::Tensor& logAlphaOut) {
-  check_bounds(targets, logProbs.size(2));
+  check_lengths(logProbs, targets, inputLengths, targetlengths, logAlphaOut);
   const auto [loss, log_alpha] = at::_ctc_loss(logProbs, targets, inputLengths, targetlengths, blank, zeroInfinity);
   negLogLikelihoodOut.copy_(loss);
   logAlphaOut.copy_(log_alpha);
@@ -22,9 +45,23 @@ void ctc_loss(const at::Tensor& logProbs, const at::Tensor& targets, at::IntArra
 void ctc_loss_backward(const at::Tensor& gradOut, const at::Tensor& logProbs, const at::Tensor& targets,
                        at::IntArrayRef inputLengths, at::IntArrayRef targetLengths, const at::Tensor& negLogLikelihood,
                        const at::Tensor& logAlpha, int64_t blank, bool zeroInfinity, at::Tensor& out) {
-  check_bounds(targets, logProbs.size(2));
+  check_lengths(logProbs, targets, inputLengths, targetLengths, logAlpha);
   out.copy_(at::_ctc_loss_backward(gradOut, logProbs, targets, inputLengths, targetLengths, negLogLikelihood, logAlpha, blank,
                                    zeroInfinity));
+}
+
+// ATen checks targets in the forward pass only.
+void nll_loss2d_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& target,
+                         const std::optional<at::Tensor>& weight, int64_t reduction, int64_t ignoreIndex,
+                         const at::Tensor& totalWeight, at::Tensor& out) {
+  check_bounds(target.masked_fill(target.eq(ignoreIndex), 0), self.size(1));
+  at::nll_loss2d_backward_out(out, gradOutput, self, target, weight, reduction, ignoreIndex, totalWeight);
+}
+
+void multilabel_margin_loss(const at::Tensor& self, const at::Tensor& target, int64_t reduction, at::Tensor& out,
+                            at::Tensor& isTarget) {
+  const at::Tensor labels = target.clone();  // ATen's kernel reads them again after it wrote, maybe to their memory
+  at::multilabel_margin_loss_forward_out(out, isTarget, self, labels, reduction);
 }
 
 void l1_loss_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& target, int64_t reduction,

@@ -22,9 +22,19 @@ using engine::LstmStep;
 
 at::Tensor in_float(const at::Tensor& tensor) { return tensor.to(at::kFloat).contiguous(); }
 
+void check_weights(at::TensorList params, int64_t first, bool has_bias, int64_t hidden) {
+  const at::IntArrayRef input = params[first].sizes(), recurrent = params[first + 1].sizes();
+  bool fits = input.size() == 2 && input[0] == 4 * hidden && recurrent == at::IntArrayRef({4 * hidden, hidden});
+  for (int64_t bias = first + 2; has_bias && bias < first + 4; ++bias) {
+    fits &= params[bias].sizes() == at::IntArrayRef(4 * hidden);
+  }
+  TORCH_CHECK(fits, "weights of shapes ", input, " and ", recurrent, " or their biases do not fit ", hidden, " hidden units");
+}
+
 struct Weights {
-  Weights(at::TensorList params, int64_t index, bool has_bias) {
+  Weights(at::TensorList params, int64_t index, bool has_bias, int64_t size) {
     const int64_t first = index * (has_bias ? 4 : 2);
+    check_weights(params, first, has_bias, size);
     input = in_float(params[first]);
     hidden = in_float(params[first + 1]);
     if (has_bias) bias = in_float(params[first + 2]).add(params[first + 3]);
@@ -43,6 +53,12 @@ struct Kept {
     return {row(input), row(forget), row(cell), row(output), row(hidden), row(state), row(squashed)};
   }
 };
+
+// The states before the first step are as those after the last one.
+void check_states(at::TensorList hx, const at::Tensor& after) {
+  TORCH_CHECK(hx[0].sizes() == after.sizes() && hx[1].sizes() == after.sizes(), "states of shapes ", hx[0].sizes(), " and ",
+              hx[1].sizes(), " are given, ", after.sizes(), " is expected");
+}
 
 void refuse_what_is_missing(const std::optional<at::Tensor>& batch_sizes, at::TensorList params, bool has_bias, int64_t layers,
                             int64_t directions, double dropout, bool train) {
@@ -75,6 +91,7 @@ at::Tensor run_inference(const at::Tensor& x, at::TensorList params, int64_t ind
                          const at::Tensor& cx, bool reverse, const at::Tensor& hy, const at::Tensor& cy) {
   constexpr int64_t kLstm = 2;  // ATen's number of this kind of layer
   const int64_t first = index * (has_bias ? 4 : 2), hidden = hx.size(1);
+  check_weights(params, first, has_bias, hidden);
   const at::Tensor none = at::zeros({4 * hidden}, x.options());
   const auto weight = [&](int64_t offset) { return in_float(params[first + offset]); };
   const auto [output, last_h, last_c, workspace] =
@@ -128,6 +145,7 @@ void lstm(const at::Tensor& input, at::TensorList params, at::TensorList hx, con
           at::TensorList hOut, at::TensorList cOut, at::TensorList tanhCOut) {
   const int64_t directions = bidirectional ? 2 : 1;
   refuse_what_is_missing(batchSizes, params, hasBias, numLayers, directions, dropout, train);
+  check_states(hx, hy);
   at::Tensor x = in_float(batchFirst ? input.transpose(0, 1) : input);
   const at::Tensor h0 = in_float(hx[0]), c0 = in_float(hx[1]);
   const int64_t hidden = h0.size(2);
@@ -149,7 +167,7 @@ void lstm(const at::Tensor& input, at::TensorList params, at::TensorList hx, con
       Kept kept{place(iOut), place(fOut), place(jOut), place(oOut), place(hOut), place(cOut), place(tanhCOut)};
       if (!kept.hidden.defined()) kept.hidden = fresh();
       if (!kept.state.defined()) kept.state = fresh();
-      run_direction(x, Weights(params, index, hasBias), h_before, c_before, direction == 1, kept);
+      run_direction(x, Weights(params, index, hasBias, hidden), h_before, c_before, direction == 1, kept);
       const auto give = [&](at::TensorList list, const at::Tensor& result) {
         if (!list.empty() && !list[index].is_same(result)) list[index].copy_(result);
       };
@@ -172,6 +190,7 @@ void lstm_backward(const at::Tensor& input, at::TensorList hx, at::TensorList pa
                    at::Tensor& dhPrevOut, at::Tensor& dcPrevOut, at::TensorList dparamsOut) {
   const int64_t directions = bidirectional ? 2 : 1;
   refuse_what_is_missing(batchSizesOptional, params, hasBias, numLayers, directions, dropout, train);
+  check_states(hx, dh);
   const at::Tensor x = in_float(batchFirst ? input.transpose(0, 1) : input);
   const at::Tensor h0 = in_float(hx[0]), c0 = in_float(hx[1]), grad_hy = in_float(dh), grad_cy = in_float(dc);
   const int64_t hidden = h0.size(2);
@@ -189,9 +208,10 @@ void lstm_backward(const at::Tensor& input, at::TensorList hx, at::TensorList pa
     at::Tensor grad_input;
     for (int64_t direction = 0; direction < directions; ++direction) {
       const int64_t index = layer * directions + direction;
-      const DirectionGradients gradients = run_backward(
-          layer_input, Weights(params, index, hasBias), h0.select(0, index), c0.select(0, index), direction == 1, kept_of(index),
-          grad.narrow(2, direction * hidden, hidden).contiguous(), grad_hy.select(0, index), grad_cy.select(0, index));
+      const DirectionGradients gradients =
+          run_backward(layer_input, Weights(params, index, hasBias, hidden), h0.select(0, index), c0.select(0, index),
+                       direction == 1, kept_of(index), grad.narrow(2, direction * hidden, hidden).contiguous(),
+                       grad_hy.select(0, index), grad_cy.select(0, index));
       grad_input = direction == 0 ? gradients.input : grad_input.add_(gradients.input);
       dhPrevOut.select(0, index).copy_(gradients.hx);
       dcPrevOut.select(0, index).copy_(gradients.cx);

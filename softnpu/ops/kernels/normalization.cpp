@@ -81,14 +81,18 @@ void batch_norm_backward(const at::Tensor& gradOut, const at::Tensor& input, con
                          double eps, at::IntArrayRef outputMask, const std::optional<at::Tensor>& gradInput,
                          const std::optional<at::Tensor>& gradWeight, const std::optional<at::Tensor>& gradBias) {
   const std::array<bool, 3> mask = flags<3>(outputMask);
+  if (input.numel() == 0) {  // ATen's kernel divides by the number of rows
+    if (mask[1] && wanted(gradWeight)) gradWeight->zero_();
+    if (mask[2] && wanted(gradBias)) gradBias->zero_();
+    return;
+  }
 #if defined(__x86_64__)
   at::Tensor input_grad = mask[0] ? or_undefined(gradInput) : at::Tensor();
   at::Tensor weight_grad = mask[1] ? or_undefined(gradWeight) : at::Tensor();
   at::Tensor bias_grad = mask[2] ? or_undefined(gradBias) : at::Tensor();
   const at::Tensor scale = or_undefined(weight), mean = or_undefined(runningMean), variance = or_undefined(runningVar);
   const at::Tensor saved_mean = or_undefined(saveMean), saved_invstd = or_undefined(saveInvstd);
-  if (input.numel() != 0 &&
-      plain({gradOut, input, scale, mean, variance, saved_mean, saved_invstd, input_grad, weight_grad, bias_grad},
+  if (plain({gradOut, input, scale, mean, variance, saved_mean, saved_invstd, input_grad, weight_grad, bias_grad},
             input.scalar_type())) {
     at::native::batch_norm_cpu_backward_stub(at::kCPU, input_grad, weight_grad, bias_grad, gradOut, input, scale, mean, variance,
                                              saved_mean, saved_invstd, training, eps);
@@ -187,6 +191,7 @@ void rms_norm_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& 
 
 // In half precision the norm is rounded as `g` was: a weight whose g is its norm stays what it is.
 void weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim, at::Tensor& out, at::Tensor& norms) {
+  if (v.numel() == 0) return;  // ATen's kernel divides by the number of rows
   if (at::isReducedFloatingType(v.scalar_type())) {
     const at::Tensor rounded = at::norm_except_dim(v, 2, dim);
     at::mul_out(out, v, g.div(rounded));

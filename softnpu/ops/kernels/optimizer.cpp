@@ -5,9 +5,72 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 
+#include <algorithm>
+#include <initializer_list>
+#include <vector>
+
 #include "kernels.h"
 
 namespace softnpu::ops::kernels {
+namespace {
+
+// ATen's fused kernels walk through the memory of a parameter, its gradient and its states in one go: these have to be dense and
+// of one layout. Where they are not, stand-ins are, whose values are copied back at the end. So with `in_float` for narrower
+// types.
+class AlikeLists {
+ public:
+  explicit AlikeLists(std::initializer_list<at::TensorList> lists, bool in_float = false) : in_float_(in_float) {
+    for (const at::TensorList list : lists) {
+      given_.push_back(list);
+      used_.push_back(list.vec());
+    }
+    for (size_t i = 0; i < given_[0].size(); ++i) {
+      check_types(i);
+      if (!is_alike(i) || is_widened(i)) replace(i);
+    }
+  }
+
+  at::TensorList operator[](size_t list) const { return used_[list]; }
+
+  void copy_back() const {
+    for (size_t list = 0; list < given_.size(); ++list) {
+      for (size_t i = 0; i < given_[list].size(); ++i) {
+        if (!used_[list][i].is_same(given_[list][i])) given_[list][i].copy_(used_[list][i]);
+      }
+    }
+  }
+
+ private:
+  void check_types(size_t i) const {
+    for (const at::TensorList list : given_) {
+      const bool fits = list.empty() || list[i].dtype() == given_[0][i].dtype();
+      TORCH_CHECK(fits && given_[0][i].is_floating_point(), "a parameter of ", given_[0][i].dtype(),
+                  " needs a gradient and states of the same floating type");
+    }
+  }
+
+  bool is_widened(size_t i) const { return in_float_ && at::isReducedFloatingType(given_[0][i].scalar_type()); }
+
+  bool is_alike(size_t i) const {
+    return std::ranges::all_of(given_, [&](at::TensorList list) {
+      return list.empty() || (list[i].strides() == given_[0][i].strides() && list[i].is_non_overlapping_and_dense());
+    });
+  }
+
+  void replace(size_t i) {
+    for (size_t list = 0; list < given_.size(); ++list) {
+      if (given_[list].empty()) continue;
+      used_[list][i] = given_[list][i].contiguous();
+      if (is_widened(i)) used_[list][i] = used_[list][i].to(at::kFloat);
+    }
+  }
+
+  std::vector<at::TensorList> given_;  // one may be empty
+  std::vector<std::vector<at::Tensor>> used_;
+  const bool in_float_;
+};
+
+}  // namespace
 
 void amp_unscale(at::TensorList scaledGrads, at::Tensor& foundInf, const at::Tensor& invScale) {
   at::_amp_foreach_non_finite_check_and_unscale_(scaledGrads, foundInf, invScale);
@@ -26,13 +89,15 @@ void fused_adam(at::TensorList params, at::TensorList grads, at::TensorList expA
                 at::TensorList maxExpAvgSqs, at::TensorList steps, double lr, double beta1, double beta2, double weightDecay,
                 double eps, bool amsgrad, bool maximize, bool decoupled, const std::optional<at::Tensor>& gradScale,
                 const std::optional<at::Tensor>& foundInf) {
+  const AlikeLists lists({params, grads, expAvgs, expAvgSqs, maxExpAvgSqs});
   if (decoupled) {
-    at::_fused_adamw_(params, grads, expAvgs, expAvgSqs, maxExpAvgSqs, steps, lr, beta1, beta2, weightDecay, eps, amsgrad,
+    at::_fused_adamw_(lists[0], lists[1], lists[2], lists[3], lists[4], steps, lr, beta1, beta2, weightDecay, eps, amsgrad,
                       maximize, gradScale, foundInf);
-    return;
+  } else {
+    at::_fused_adam_(lists[0], lists[1], lists[2], lists[3], lists[4], steps, lr, beta1, beta2, weightDecay, eps, amsgrad,
+                     maximize, gradScale, foundInf);
   }
-  at::_fused_adam_(params, grads, expAvgs, expAvgSqs, maxExpAvgSqs, steps, lr, beta1, beta2, weightDecay, eps, amsgrad, maximize,
-                   gradScale, foundInf);
+  lists.copy_back();
 }
 
 void fused_adam_tensor_lr(at::TensorList params, at::TensorList grads, at::TensorList expAvgs, at::TensorList expAvgSqs,
@@ -55,8 +120,10 @@ void apply_adamw(at::Tensor& varRef, at::Tensor& mRef, at::Tensor& vRef, const s
 void soft_fused_sgd(at::TensorList params, at::TensorList grads, at::TensorList momentumBuffers, double weightDecay,
                     double momentum, double lr, double dampening, bool nesterov, bool maximize, bool isFirstStep,
                     const std::optional<at::Tensor>& gradScale, const std::optional<at::Tensor>& foundInf) {
-  at::_fused_sgd_(params, grads, momentumBuffers, weightDecay, momentum, lr, dampening, nesterov, maximize, isFirstStep,
-                  gradScale, foundInf);
+  const AlikeLists lists({params, grads, momentumBuffers}, /*in_float=*/true);  // ATen's kernel for halves reads beyond their end
+  at::_fused_sgd_(lists[0], lists[1], lists[2], weightDecay, momentum, lr, dampening, nesterov, maximize, isFirstStep, gradScale,
+                  foundInf);
+  lists.copy_back();
 }
 
 void fused_sgd_tensor_lr(at::TensorList params, at::TensorList grads, at::TensorList momentumBuffers, double weightDecay,
@@ -69,7 +136,9 @@ void fused_sgd_tensor_lr(at::TensorList params, at::TensorList grads, at::Tensor
 void fused_adagrad(at::TensorList params, at::TensorList grads, at::TensorList stateSums, at::TensorList steps, double lr,
                    double lrDecay, double weightDecay, double eps, bool maximize, const std::optional<at::Tensor>& gradScale,
                    const std::optional<at::Tensor>& foundInf) {
-  at::_fused_adagrad_(params, grads, stateSums, steps, lr, lrDecay, weightDecay, eps, maximize, gradScale, foundInf);
+  const AlikeLists lists({params, grads, stateSums});
+  at::_fused_adagrad_(lists[0], lists[1], lists[2], steps, lr, lrDecay, weightDecay, eps, maximize, gradScale, foundInf);
+  lists.copy_back();
 }
 
 void fused_adagrad_tensor_lr(at::TensorList params, at::TensorList grads, at::TensorList stateSums, at::TensorList steps,

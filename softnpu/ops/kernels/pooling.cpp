@@ -6,6 +6,8 @@
 #include <ATen/ops/avg_pool2d_backward.h>
 #include <ATen/ops/avg_pool3d.h>
 #include <ATen/ops/avg_pool3d_backward.h>
+#include <ATen/ops/fractional_max_pool2d_backward.h>
+#include <ATen/ops/fractional_max_pool3d_backward.h>
 #include <ATen/ops/max_pool2d_with_indices_backward.h>
 #include <ATen/ops/max_pool3d_with_indices.h>
 #include <ATen/ops/max_pool3d_with_indices_backward.h>
@@ -72,13 +74,13 @@ void max_pool2d_backward(const at::Tensor& gradOutput, const at::Tensor& self, c
 void adaptive_max_pool2d_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& indices,
                                   at::Tensor& gradInput) {
   check_places(indices, self, 2);
-  at::adaptive_max_pool2d_backward_out(gradInput, gradOutput, self, indices);
+  at::adaptive_max_pool2d_backward_out(gradInput, gradOutput, self, indices.contiguous());
 }
 
 void adaptive_max_pool3d_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& indices,
                                   at::Tensor& gradInput) {
   check_places(indices, self, 3);
-  at::adaptive_max_pool3d_backward_out(gradInput, gradOutput, self, indices);
+  at::adaptive_max_pool3d_backward_out(gradInput, gradOutput, self, indices.contiguous());
 }
 
 // Indices are int32 on this device's interface, int64 in ATen.
@@ -95,6 +97,18 @@ void max_pool3d_backward(const at::Tensor& gradOutput, const at::Tensor& self, c
   check_places(indices, self, 3);
   gradInput.copy_(at::max_pool3d_with_indices_backward(gradOutput, self, kernelSize, stride, padding, dilation, ceilMode,
                                                        indices.to(at::kLong)));
+}
+
+void fractional_max_pool2d_backward(const at::Tensor& gradOutput, const at::Tensor& self, at::IntArrayRef kernelSize,
+                                    at::IntArrayRef outputSize, const at::Tensor& indices, at::Tensor& gradInput) {
+  check_places(indices, self, 2);
+  at::fractional_max_pool2d_backward_out(gradInput, gradOutput, self, kernelSize, outputSize, indices.contiguous());
+}
+
+void fractional_max_pool3d_backward(const at::Tensor& gradOutput, const at::Tensor& self, at::IntArrayRef kernelSize,
+                                    at::IntArrayRef outputSize, const at::Tensor& indices, at::Tensor& gradInput) {
+  check_places(indices, self, 3);
+  gradInput.copy_(at::fractional_max_pool3d_backward(gradOutput, self, kernelSize, outputSize, indices.contiguous()));
 }
 
 }  // namespace softnpu::ops::kernels

@@ -73,6 +73,9 @@ Sample<T> sample_at(T y, T x, Shape plane) {
           {far_y * far_x, far_y * column.fraction, row.fraction * far_x, row.fraction * column.fraction}};
 }
 
+// In all bins of a box: what takes some seconds.
+constexpr double kMostSamples = 1 << 26;
+
 // One side of a box, cut into bins with `samples` in each. Where the box ends before it begins, they are fewer than none.
 template <class T>
 struct Side {
@@ -85,7 +88,8 @@ struct Side {
     T size = to * scale - shift - start;
     if (!half_pixels) size = std::max(size, T(1));
     bin = size / T(bins);
-    samples = wanted > 0 ? wanted : std::isfinite(double(bin)) ? static_cast<int64_t>(std::ceil(double(bin))) : 0;
+    const double pixels = std::isfinite(double(bin)) ? std::ceil(double(bin)) : 0;
+    samples = wanted > 0 ? wanted : static_cast<int64_t>(std::clamp(pixels, -kMostSamples, kMostSamples));
   }
 
   T at(int64_t index, int64_t sample) const { return start + T(index) * bin + T(sample + 0.5) * bin / T(samples); }
@@ -101,6 +105,8 @@ struct Samples {
     const Side<T> rows(box[2], box[4], T(scale), half_pixels, bins.height, wanted);
     const Side<T> columns(box[1], box[3], T(scale), half_pixels, bins.width, wanted);
     per_bin = std::max<int64_t>(rows.samples, 0) * std::max<int64_t>(columns.samples, 0);
+    const double count = double(std::max<int64_t>(rows.samples, 0)) * double(columns.samples) * double(bins.area());
+    TORCH_CHECK(count <= kMostSamples, "a box with ", count, " samples is too large");
     divisor = rows.samples * columns.samples;
     all.reserve(size_t(per_bin * bins.area()));
     for (int64_t row = 0; row < bins.height; ++row) {

@@ -1,8 +1,12 @@
+#include <ATen/ops/arange.h>
 #include <ATen/ops/kaiser_window.h>
+#include <ATen/ops/range.h>
 #include <ATen/ops/repeat.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/tril.h>
 #include <ATen/ops/triu.h>
+
+#include <cmath>
 
 #include "kernels.h"
 
@@ -12,6 +16,11 @@ namespace {
 // With a size given, ATen writes that many without a look at the counts.
 void check_repeats(const at::Tensor& repeats) {
   TORCH_CHECK(repeats.numel() == 0 || repeats.min().item<int64_t>() >= 0, "repeats can not be negative");
+}
+
+void check_step(const at::Scalar& step, const at::Tensor& out) {
+  const bool vanishes = at::isIntegralType(out.scalar_type(), /*includeBool=*/true) && std::abs(step.toDouble()) < 1;
+  TORCH_CHECK(!vanishes, "a step of ", step, " is 0 in ", out.dtype());
 }
 
 }  // namespace
@@ -104,6 +113,17 @@ void constant_pad_nd(const at::Tensor& self, at::IntArrayRef pad, const at::Scal
     target = target.narrow(dim, std::max<int64_t>(before, 0), source.size(dim));
   }
   target.copy_(source);
+}
+
+// ATen divides by the step in the type of the output.
+void arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
+  check_step(step, out);
+  at::arange_out(out, start, end, step);
+}
+
+void range(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
+  check_step(step, out);
+  at::range_out(out, start, end, step);
 }
 
 }  // namespace softnpu::ops::kernels

@@ -33,11 +33,13 @@ void log_softmax_backward(const at::Tensor& gradOutput, const at::Tensor& output
 
 // Below 0 stands for "not given", also for the dimension: the last one.
 void masked_softmax(const at::Tensor& self, const at::Tensor& mask, int64_t dim, int64_t maskType, at::Tensor& out) {
+  if (self.numel() == 0) return;  // ATen's kernel divides by the number of rows
   out.copy_(at::_masked_softmax(self, mask, dim, maskType < 0 ? std::nullopt : std::optional(maskType)));
 }
 
 void masked_softmax_backward(const at::Tensor& gradOutput, const at::Tensor& output, const at::Tensor& mask, int64_t dim,
                              at::Tensor& out) {
+  if (output.numel() == 0) return;
   out.copy_(at::_masked_softmax_backward(gradOutput, output, mask, dim));
 }
 

@@ -10,6 +10,8 @@
 #include <ATen/ops/_upsample_nearest_exact3d_backward.h>
 #include <ATen/ops/grid_sampler_2d_backward.h>
 #include <ATen/ops/grid_sampler_3d_backward.h>
+#include <ATen/ops/isnan.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/upsample_bicubic2d.h>
 #include <ATen/ops/upsample_bicubic2d_backward.h>
 #include <ATen/ops/upsample_bilinear2d.h>
@@ -24,6 +26,9 @@
 #include <ATen/ops/upsample_nearest3d_backward.h>
 #include <ATen/ops/upsample_trilinear3d.h>
 #include <ATen/ops/upsample_trilinear3d_backward.h>
+#include <ATen/ops/where.h>
+
+#include <cmath>
 
 #include "kernels.h"
 #include "ops/kernels/result.h"
@@ -34,6 +39,9 @@ namespace {
 // Callers that have no scale pass 0, some of them 1.
 std::optional<double> scale_of(double scale, int64_t input, int64_t output) {
   if (scale <= 0 || (scale == 1 && input != output)) return std::nullopt;
+  constexpr double kFar = 1024;  // ATen's kernels take a scale far from that of the sizes for indices outside of the tensor
+  const double ratio = scale * double(input) / double(output);
+  TORCH_CHECK(ratio > 1 / kFar && ratio < kFar, "a scale of ", scale, " does not make ", output, " elements of ", input);
   return scale;
 }
 
@@ -42,6 +50,16 @@ std::optional<double> scale_of(double scale, at::IntArrayRef input, at::IntArray
   TORCH_CHECK(input.size() == output.size() + 2 && dim < output.size(), "output sizes ", output, " do not fit input sizes ",
               input);
   return scale_of(scale, input[dim + 2], output[dim]);
+}
+
+// With antialiasing the kernel trusts the scale to be that of the sizes.
+std::optional<double> checked_scale_of(double scale, at::IntArrayRef input, at::IntArrayRef output, size_t dim) {
+  const std::optional<double> used = scale_of(scale, input, output, dim);
+  if (!used) return used;
+  const double size = double(input[dim + 2]) * *used;
+  TORCH_CHECK(std::abs(size - double(output[dim])) <= 1, "a scale of ", *used, " makes of ", input[dim + 2], " elements ", size,
+              ", not ", output[dim]);
+  return used;
 }
 
 }  // namespace
@@ -157,28 +175,28 @@ void upsample_bicubic2d_backward(const at::Tensor& gradOut, at::IntArrayRef outp
 
 void upsample_bilinear2d_aa(const at::Tensor& input, at::IntArrayRef outputSize, bool alignCorners, double scalesH,
                             double scalesW, at::Tensor& out) {
-  at::_upsample_bilinear2d_aa_out(out, input, outputSize, alignCorners, scale_of(scalesH, input.sizes(), outputSize, 0),
-                                  scale_of(scalesW, input.sizes(), outputSize, 1));
+  at::_upsample_bilinear2d_aa_out(out, input, outputSize, alignCorners, checked_scale_of(scalesH, input.sizes(), outputSize, 0),
+                                  checked_scale_of(scalesW, input.sizes(), outputSize, 1));
 }
 
 void upsample_bilinear2d_aa_backward(const at::Tensor& gradOutput, at::IntArrayRef outputSize, at::IntArrayRef inputSize,
                                      bool alignCorners, double scalesH, double scalesW, at::Tensor& out) {
   at::_upsample_bilinear2d_aa_backward_out(out, gradOutput, outputSize, inputSize, alignCorners,
-                                           scale_of(scalesH, inputSize, outputSize, 0),
-                                           scale_of(scalesW, inputSize, outputSize, 1));
+                                           checked_scale_of(scalesH, inputSize, outputSize, 0),
+                                           checked_scale_of(scalesW, inputSize, outputSize, 1));
 }
 
 void upsample_bicubic2d_aa(const at::Tensor& x, at::IntArrayRef outputSize, bool alignCorners, double scalesH, double scalesW,
                            at::Tensor& out) {
-  at::_upsample_bicubic2d_aa_out(out, x, outputSize, alignCorners, scale_of(scalesH, x.sizes(), outputSize, 0),
-                                 scale_of(scalesW, x.sizes(), outputSize, 1));
+  at::_upsample_bicubic2d_aa_out(out, x, outputSize, alignCorners, checked_scale_of(scalesH, x.sizes(), outputSize, 0),
+                                 checked_scale_of(scalesW, x.sizes(), outputSize, 1));
 }
 
 void upsample_bicubic2d_aa_backward(const at::Tensor& gradOutput, at::IntArrayRef outputSize, at::IntArrayRef inputSize,
                                     bool alignCorners, double scalesH, double scalesW, at::Tensor& out) {
   at::_upsample_bicubic2d_aa_backward_out(out, gradOutput, outputSize, inputSize, alignCorners,
-                                          scale_of(scalesH, inputSize, outputSize, 0),
-                                          scale_of(scalesW, inputSize, outputSize, 1));
+                                          checked_scale_of(scalesH, inputSize, outputSize, 0),
+                                          checked_scale_of(scalesW, inputSize, outputSize, 1));
 }
 
 void upsample_trilinear3d(const at::Tensor& self, at::IntArrayRef outputSize, bool alignCorners, double scalesD, double scalesH,
@@ -194,11 +212,18 @@ void upsample_trilinear3d_backward(const at::Tensor& gradOut, at::IntArrayRef ou
                                         scale_of(scalesW, inputSize, outputSize, 2));
 }
 
+namespace {
+
+// ATen's kernels turn a place that is not a number into an index of its own.
+at::Tensor without_nan(const at::Tensor& grid) { return at::where(grid.isnan(), at::scalar_tensor(-1, grid.options()), grid); }
+
+}  // namespace
+
 void grid_sampler_2d_backward(const at::Tensor& gradOutput, const at::Tensor& input, const at::Tensor& grid,
                               int64_t interpolationMode, int64_t paddingMode, bool alignCorners, at::IntArrayRef outputMask,
                               const std::optional<at::Tensor>& inputGrad, const std::optional<at::Tensor>& gridGrad) {
-  const auto [for_input, for_grid] =
-      at::grid_sampler_2d_backward(gradOutput, input, grid, interpolationMode, paddingMode, alignCorners, flags<2>(outputMask));
+  const auto [for_input, for_grid] = at::grid_sampler_2d_backward(gradOutput, input, without_nan(grid), interpolationMode,
+                                                                  paddingMode, alignCorners, flags<2>(outputMask));
   store(inputGrad, for_input);
   store(gridGrad, for_grid);
 }
@@ -206,8 +231,8 @@ void grid_sampler_2d_backward(const at::Tensor& gradOutput, const at::Tensor& in
 void grid_sampler_3d_backward(const at::Tensor& gradOutput, const at::Tensor& input, const at::Tensor& grid,
                               int64_t interpolationMode, int64_t paddingMode, bool alignCorners, at::IntArrayRef outputMask,
                               const std::optional<at::Tensor>& inputGrad, const std::optional<at::Tensor>& gridGrad) {
-  const auto [for_input, for_grid] =
-      at::grid_sampler_3d_backward(gradOutput, input, grid, interpolationMode, paddingMode, alignCorners, flags<2>(outputMask));
+  const auto [for_input, for_grid] = at::grid_sampler_3d_backward(gradOutput, input, without_nan(grid), interpolationMode,
+                                                                  paddingMode, alignCorners, flags<2>(outputMask));
   store(inputGrad, for_input);
   store(gridGrad, for_grid);
 }

@@ -6,7 +6,9 @@
 //   EXPECT_EQ(out.read(stream), (Floats{...}));
 #pragma once
 
+#include <atomic>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "aclnn/aclnn_base.h"
@@ -92,6 +94,20 @@ class Operand {
   DeviceBuffer buffer_;
   TensorObject tensor_;
 };
+
+// Calls body(0) and body(1) on two threads that start together.
+template <typename Body>
+void run_at_once(const Body& body) {
+  std::atomic<int> waiting{2};
+  const auto run = [&](int number) {
+    --waiting;
+    while (waiting > 0) std::this_thread::yield();
+    body(number);
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+}
 
 // Both phases of a call. The first failure is the result.
 template <typename First, typename... Arguments>
