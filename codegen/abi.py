@@ -132,7 +132,7 @@ def behaviour_declaration(argument):
 
 def api_header(abi):
     lines = [f"// The behaviour behind each C function, called with checked arguments. {GENERATED}", "#pragma once", ""]
-    lines += ['#include "acl/acl.h"', '#include "runtime/status.h"', "", "namespace softnpu {", ""]
+    lines += ['#include "acl/acl.h"', '#include "runtime/base/status.h"', "", "namespace softnpu {", ""]
     lines += [*(f"class {name};" for name in sorted(OBJECT_OF_HANDLE.values())), "", "namespace api {"]
     for title, _, functions in abi.groups:
         working = [function for function in functions if function.has_entry and function.status == "works"]
@@ -173,7 +173,7 @@ def entry(function):
 
 def entries(abi):
     lines = [f"// The exported C functions: checks, then behaviour. {GENERATED}"]
-    lines += ['#include "api.h"', '#include "runtime/entry.h"', ""]
+    lines += ['#include "api.h"', '#include "runtime/api/entry.h"', ""]
     lines += ["namespace api = softnpu::api;", "using namespace softnpu::entry;"]
     lines += [f"using softnpu::{name};" for name in sorted((*OBJECT_OF_HANDLE.values(), "Status"))]
     for function in abi.functions:

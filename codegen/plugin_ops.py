@@ -110,10 +110,10 @@ def calls_header(device):
     declarations = "\n".join(f"{call_signature(function)};" for function in device.values())
     return f"""\
 // Every aclnn function as a C++ function: on the current stream of the current device. {GENERATED}
-// An undefined tensor or std::nullopt is a missing argument. Throws what aten/launch.h says.
+// An undefined tensor or std::nullopt is a missing argument. Throws what aten/machinery/launch.h says.
 #pragma once
 
-#include "aten/arguments.h"
+#include "aten/machinery/arguments.h"
 
 namespace torch_npu::call {{
 
@@ -129,7 +129,7 @@ def calls_source(functions):
 // {GENERATED}
 #include "plugin/calls.h"
 
-#include "aten/launch.h"
+#include "aten/machinery/launch.h"
 
 namespace torch_npu::call {{
 
@@ -385,7 +385,7 @@ def plain_adapter(op, function, schema, prefix=""):
     lines = [f"{signature(schema, symbol)} {{", *prologue(function, schema)]
     if op.outputs and kind not in (SchemaKind.out, SchemaKind.inplace):
         if op.infer is None:
-            op.row.fail("it returns new tensors, so `infer` must name the function of aten/infer.h that gives their shapes")
+            op.row.fail("it returns new tensors, so `infer` must name the function of aten/machinery/infer.h that gives their shapes")
         lines += [f"  auto [{', '.join(names)}] = allocate({infer_text(op, schema)});", *slow_call(op, op.call, {})]
         lines += [result_text(schema, moved_all(names), moved=True)]
     elif kind == SchemaKind.out:
@@ -447,7 +447,7 @@ def foreach_adapter(op, function):
             f"  {call_text(op.call, {})}",
             f"  return {result};",
         ]
-    headers = ("ATen/native/ForeachUtils.h", f"ATen/ops/{function.root_name}_native.h", "aten/foreach.h")
+    headers = ("ATen/native/ForeachUtils.h", f"ATen/ops/{function.root_name}_native.h", "aten/ops/foreach.h")
     return Adapter(str(schema.name), symbol, "\n".join([*lines, "}"]), headers)
 
 
@@ -535,13 +535,13 @@ def adapters_source(made):
 #include <torch/library.h>
 {includes}
 
-#include "aten/autograd_bypass.h"
-#include "aten/cube_math.h"
-#include "aten/device_scope.h"
-#include "aten/exact.h"
-#include "aten/fast.h"
-#include "aten/infer.h"
-#include "aten/structured.h"
+#include "aten/machinery/autograd_bypass.h"
+#include "aten/machinery/cube_math.h"
+#include "aten/machinery/device_scope.h"
+#include "aten/machinery/exact.h"
+#include "aten/machinery/fast.h"
+#include "aten/machinery/infer.h"
+#include "aten/machinery/structured.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {{

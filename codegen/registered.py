@@ -16,7 +16,7 @@ from op_tables import aten
 def hand_written(folder):
     """Overload -> file, from the m.impl lines of the families."""
     found = {}
-    for path in sorted(folder.glob("*.cpp")):
+    for path in sorted(folder.glob("*/*.cpp")):
         text = path.read_text()
         for block in re.finditer(r"TORCH_LIBRARY_IMPL\(aten, PrivateUse1, m\) \{(.*?)\}", text, re.DOTALL):
             found |= dict.fromkeys(re.findall(r'm\.impl\(\s*"([^"]+)"', block[1]), path.name)

@@ -55,7 +55,7 @@ print(json.dumps(texts))
 def functions_with(parameter):
     """The aclnn functions with such a parameter that the plugin calls."""
     table = (ROOT / "softnpu/ops/aclnn.yaml").read_text()
-    callers = "".join(path.read_text() for path in (ROOT / "csrc/aten").iterdir() if path.suffix in (".yaml", ".cpp"))
+    callers = "".join(path.read_text() for path in (ROOT / "csrc/aten").glob("**/*") if path.suffix in (".yaml", ".cpp"))
     names = re.findall(rf"^(aclnn\w+)\([^)]*\b{parameter} \w+", table, re.MULTILINE)
     return {name for name in names if re.search(rf"\b{name}\(", callers)}
 

@@ -9,9 +9,9 @@
 #include <mutex>
 
 #include "acl/error_codes/rt_error_codes.h"
-#include "acl/printable.h"
 #include "acl/symbol.h"
-#include "core/options.h"
+#include "base/options.h"
+#include "base/printable.h"
 #include "error_names.h"
 
 namespace torch_npu::acl {

@@ -12,8 +12,8 @@
 
 #include "acl/symbol.h"
 #include "acl/visible_devices.h"
-#include "core/log.h"
-#include "core/options.h"
+#include "base/log.h"
+#include "base/options.h"
 
 namespace torch_npu::acl {
 namespace {

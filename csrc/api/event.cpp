@@ -1,8 +1,8 @@
-#include "core/event.h"
+#include "core/stream/event.h"
 
 #include <utility>
 
-#include "core/own_event.h"
+#include "core/stream/unpooled_event.h"
 #include "torch_npu/csrc/core/npu/NPUEvent.h"
 
 namespace c10_npu {

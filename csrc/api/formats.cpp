@@ -2,8 +2,8 @@
 #include <ATen/ops/empty.h>
 #include <third_party/op-plugin/op_plugin/include/ops.h>
 
-#include "aten/allocate.h"
-#include "aten/device_scope.h"
+#include "aten/machinery/allocate.h"
+#include "aten/machinery/device_scope.h"
 #include "plugin/calls.h"
 #include "torch_npu/csrc/core/npu/NPUFormat.h"
 

@@ -1,4 +1,4 @@
-#include "aten/launch.h"
+#include "aten/machinery/launch.h"
 
 #include <deque>
 #include <variant>

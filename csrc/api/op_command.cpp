@@ -5,8 +5,8 @@
 
 #include <unordered_map>
 
-#include "aten/cube_math.h"
-#include "core/launch_trace.h"
+#include "aten/machinery/cube_math.h"
+#include "core/stream/launch_trace.h"
 #include "plugin/calls.h"
 #include "torch_npu/csrc/framework/OpCommand.h"
 

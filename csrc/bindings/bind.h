@@ -35,11 +35,11 @@ void bind_cuda_alias(pybind11::module_& module);
 // torch.Tensor(...) is function(...), None: torch's own again. Not so of a tensor, which it returns as an alias.
 void bind_tensor_constructor(pybind11::module_& module);
 
-// Runs what Python does on the signals that came, on the main thread, and throws what that raises; see core/wait.h.
+// Runs what Python does on the signals that came, on the main thread, and throws what that raises; see core/stream/wait.h.
 void check_signals();
 // For what signal handlers raised in destructors; see core/late_errors.h.
 void keep_interrupt(std::exception_ptr interrupt);
-// See core/wait.h.
+// See core/stream/wait.h.
 const InterpreterLock& interpreter_lock();
 
 // For the moment when the interpreter begins to end. It unwinds threads that come for its lock from then on, and C++ does not let
@@ -49,11 +49,11 @@ void park_threads_at_exit();
 // Whether Python runs and has not begun to end.
 bool interpreter_lives();
 
-// Where Python is now, for errors of operators; see core/launch_trace.h.
+// Where Python is now, for errors of operators; see core/stream/launch_trace.h.
 std::string python_location();
 
 // The operator's kernel for PrivateUse1 is called between `observer(args, kwargs)` and what that returned, which gets the
-// results; None: nothing more to do. See aten/override.h for how long.
+// results; None: nothing more to do. See aten/machinery/override.h for how long.
 std::unique_ptr<torch::Library> observe(const std::string& op, pybind11::function observer);
 
 }  // namespace torch_npu::bindings

@@ -1,10 +1,10 @@
 #include "core/controls.h"
 
 #include "acl/symbol.h"
-#include "aten/cube_math.h"
+#include "aten/machinery/cube_math.h"
+#include "base/options.h"
 #include "bindings/bind.h"
-#include "core/options.h"
-#include "core/sync_debug.h"
+#include "core/stream/sync_debug.h"
 
 namespace torch_npu::bindings {
 namespace {

@@ -1,4 +1,4 @@
-#include "aten/cuda_alias.h"
+#include "aten/ops/cuda_alias.h"
 
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Event.h>

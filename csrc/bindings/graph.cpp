@@ -1,10 +1,10 @@
-#include "core/graph.h"
+#include "core/graph/graph.h"
 
 #include <torch/csrc/Generator.h>
 
 #include "acl/symbol.h"
 #include "bindings/bind.h"
-#include "core/memory_pool.h"
+#include "core/memory/memory_pool.h"
 
 namespace torch_npu::bindings {
 namespace {

@@ -1,6 +1,6 @@
 #include "bindings/bind.h"
-#include "core/allocator.h"
-#include "core/host_allocator.h"
+#include "core/memory/allocator.h"
+#include "core/memory/host_allocator.h"
 
 namespace torch_npu::bindings {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/memory_pool.h"
+#include "core/memory/memory_pool.h"
 
 #include "bindings/bind.h"
 #include "core/device.h"

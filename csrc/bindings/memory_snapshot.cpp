@@ -1,13 +1,13 @@
-#include "core/memory_snapshot.h"
+#include "core/memory/memory_snapshot.h"
 
 #include <c10/core/AllocatorConfig.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
+#include "base/options.h"
 #include "bindings/bind.h"
-#include "core/allocator.h"
-#include "core/allocator_settings.h"
-#include "core/options.h"
-#include "core/out_of_memory.h"
+#include "core/memory/allocator.h"
+#include "core/memory/allocator_settings.h"
+#include "core/memory/out_of_memory.h"
 
 namespace torch_npu::bindings {
 namespace {

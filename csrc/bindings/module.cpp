@@ -1,7 +1,7 @@
 #include "bindings/bind.h"
 #include "core/late_errors.h"
-#include "core/launch_trace.h"
-#include "core/wait.h"
+#include "core/stream/launch_trace.h"
+#include "core/stream/wait.h"
 
 // Importing the module registers the device type with torch and uses no device.
 PYBIND11_MODULE(_C, module) {

@@ -5,7 +5,7 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/tensor_memoryformats.h>
 
-#include "aten/override.h"
+#include "aten/machinery/override.h"
 #include "bindings/bind.h"
 
 namespace torch_npu::bindings {

@@ -1,9 +1,9 @@
 #include "acl/softnpu.h"
-#include "aten/fallback.h"
-#include "aten/override.h"
+#include "aten/machinery/fallback.h"
+#include "aten/machinery/override.h"
+#include "base/options.h"
 #include "bindings/bind.h"
-#include "core/launch_trace.h"
-#include "core/options.h"
+#include "core/stream/launch_trace.h"
 
 namespace torch_npu::bindings {
 

@@ -1,4 +1,4 @@
-#include "core/shared_memory.h"
+#include "core/memory/shared_memory.h"
 
 #include "bindings/bind.h"
 

@@ -2,7 +2,7 @@
 #include <unistd.h>
 
 #include "bindings/bind.h"
-#include "core/wait.h"
+#include "core/stream/wait.h"
 
 namespace torch_npu::bindings {
 namespace {

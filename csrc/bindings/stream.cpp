@@ -1,11 +1,11 @@
-#include "core/stream.h"
+#include "core/stream/stream.h"
 
 #include <memory>
 
 #include "bindings/bind.h"
 #include "core/controls.h"
-#include "core/event.h"
-#include "core/own_event.h"
+#include "core/stream/event.h"
+#include "core/stream/unpooled_event.h"
 
 namespace torch_npu::bindings {
 namespace {

@@ -8,20 +8,11 @@
 #include <cstring>
 #include <vector>
 
+#include "base/options.h"
 #include "core/device.h"
-#include "core/options.h"
-#include "core/words.h"
 
 namespace torch_npu {
 namespace {
-
-constexpr int64_t kMostCores = CPU_SETSIZE - 1;
-
-bool parse_range(std::string_view text, std::pair<int64_t, int64_t>& range) {
-  const auto ends = words(text, '-');
-  return ends.size() == 2 && parse_number(ends[0], 0, kMostCores, range.first) &&
-         parse_number(ends[1], range.first, kMostCores, range.second);
-}
 
 // The cores that the process had when it first asked: later ones may be those of one device.
 const std::vector<int>& cores_of_process() {
@@ -58,27 +49,6 @@ cpu_set_t cores_for(c10::DeviceIndex device) {
 }
 
 }  // namespace
-
-bool parse_affinity(std::string_view text, Affinity& affinity) {
-  Affinity found;
-  const auto items = words(text, ',');
-  int64_t mode = 0, ignored = 0;
-  if (items.empty() || !parse_number(items[0].substr(items[0].starts_with("mode:") ? 5 : 0), 0, 2, mode)) return false;
-  found.binds = mode != 0;
-  for (size_t i = 1; i < items.size(); ++i) {
-    const auto parts = words(items[i], ':');
-    if (parts.size() != 2) return false;
-    if (parts[0] == "force" || parts[0] == "npu_affine") {
-      if (!parse_number(parts[1], 0, 1, ignored)) return false;
-      continue;
-    }
-    int64_t device = 0;
-    if (!parts[0].starts_with("npu") || !parse_number(parts[0].substr(3), 0, kMaxDevices - 1, device)) return false;
-    if (!parse_range(parts[1], found.ranges[device])) return false;
-  }
-  affinity = std::move(found);
-  return true;
-}
 
 void bind_to_cores_of(c10::DeviceIndex device) {
   if (!options().affinity.binds) [[likely]]

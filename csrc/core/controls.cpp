@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "acl/symbol.h"
-#include "core/allocator.h"
+#include "core/memory/allocator.h"
 
 namespace torch_npu {
 namespace {

@@ -6,7 +6,7 @@
 // Each is a call of the device library for the device it names; failures throw.
 #pragma once
 
-#include "core/stream.h"
+#include "core/stream/stream.h"
 
 namespace torch_npu {
 

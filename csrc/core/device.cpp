@@ -8,14 +8,14 @@
 
 #include "acl/library.h"
 #include "acl/symbol.h"
+#include "base/log.h"
+#include "base/options.h"
 #include "core/affinity.h"
 #include "core/exit_report.h"
-#include "core/launch_trace.h"
-#include "core/log.h"
-#include "core/open_captures.h"
-#include "core/options.h"
-#include "core/uncached_memory.h"
-#include "core/wait.h"
+#include "core/memory/uncached_memory.h"
+#include "core/stream/launch_trace.h"
+#include "core/stream/open_captures.h"
+#include "core/stream/wait.h"
 
 namespace torch_npu {
 

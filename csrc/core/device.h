@@ -15,9 +15,10 @@
 #include <string>
 #include <utility>
 
+#include "base/limits.h"
+
 namespace torch_npu {
 
-constexpr int kMaxDevices = 64;
 constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
 
 inline c10::Device npu_device(c10::DeviceIndex index) { return {kDeviceType, index}; }

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "acl/symbol.h"
-#include "core/graph.h"
-#include "core/known_streams.h"
+#include "core/graph/graph.h"
 #include "core/late_errors.h"
-#include "core/wait.h"
+#include "core/stream/known_streams.h"
+#include "core/stream/wait.h"
 
 namespace torch_npu {
 namespace {

@@ -14,7 +14,7 @@ namespace torch_npu {
 
 // Prints the failures on all streams that were not reported yet, and returns whether there were any since the process started.
 // Waits at most `patience` for streams that work; what they do later is lost. Streams that are captured are left alone. Can be
-// interrupted, as every wait (core/wait.h), and called again.
+// interrupted, as every wait (core/stream/wait.h), and called again.
 C10_EXPORT bool report_failures_at_exit(std::chrono::milliseconds patience);
 
 // Whether it was called. Destructors then keep memory instead of waiting for the work that uses it.

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 
 namespace at_npu {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <c10/util/Exception.h>
 
-#include "core/allocator.h"
-#include "core/event.h"
-#include "core/sync_debug.h"
+#include "core/memory/allocator.h"
+#include "core/stream/event.h"
+#include "core/stream/sync_debug.h"
 
 namespace torch_npu {
 namespace {

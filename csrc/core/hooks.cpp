@@ -2,8 +2,8 @@
 #include "acl/symbol.h"
 #include "core/device.h"
 #include "core/generator.h"
-#include "core/host_allocator.h"
-#include "core/storage.h"
+#include "core/memory/host_allocator.h"
+#include "core/memory/storage.h"
 #include "torch_npu/csrc/core/npu/NPUHooksInterface.h"
 
 const at::Generator& c10_npu::NPUHooksInterface::getDefaultGenerator(c10::DeviceIndex device_index) const {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/exit_report.h"
-#include "core/wait.h"
+#include "core/stream/wait.h"
 
 namespace torch_npu {
 

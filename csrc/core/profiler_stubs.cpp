@@ -6,8 +6,8 @@
 #include <torch/csrc/profiler/stubs/base.h>
 
 #include "core/device.h"
-#include "core/event.h"
 #include "core/guard.h"
+#include "core/stream/event.h"
 
 namespace torch_npu {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "acl/symbol.h"
-#include "core/stream.h"
+#include "core/stream/stream.h"
 
 namespace torch_npu {
 

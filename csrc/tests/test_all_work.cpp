@@ -3,11 +3,11 @@
 
 #include <future>
 
-#include "core/all_work.h"
-#include "core/allocator.h"
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/late_errors.h"
-#include "core/wait.h"
+#include "core/memory/allocator.h"
+#include "core/stream/all_work.h"
+#include "core/stream/wait.h"
 #include "gate.h"
 
 namespace torch_npu {

@@ -13,7 +13,7 @@
 #include <random>
 #include <string>
 
-#include "core/allocator.h"
+#include "core/memory/allocator.h"
 #include "gate.h"
 
 namespace torch_npu {

@@ -10,8 +10,8 @@
 #include <random>
 #include <thread>
 
-#include "core/allocator.h"
-#include "core/memory_pool.h"
+#include "core/memory/allocator.h"
+#include "core/memory/memory_pool.h"
 #include "gate.h"
 
 namespace torch_npu {

@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "acl/library.h"
-#include "core/allocator.h"
 #include "core/generator.h"
-#include "core/host_allocator.h"
-#include "core/storage.h"
+#include "core/memory/allocator.h"
+#include "core/memory/host_allocator.h"
+#include "core/memory/storage.h"
 #include "gate.h"
 
 namespace torch_npu {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "aten/cuda_alias.h"
+#include "aten/ops/cuda_alias.h"
 
 namespace torch_npu {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "acl/softnpu.h"
 #include "acl/symbol.h"
-#include "core/allocator.h"
-#include "core/stream.h"
+#include "core/memory/allocator.h"
+#include "core/stream/stream.h"
 
 namespace torch_npu {
 namespace {

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "acl/symbol.h"
-#include "core/allocator.h"
-#include "core/event.h"
-#include "core/launch_trace.h"
+#include "core/memory/allocator.h"
+#include "core/stream/event.h"
+#include "core/stream/launch_trace.h"
 #include "gate.h"
 
 namespace torch_npu {

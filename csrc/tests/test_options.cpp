@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/options.h"
+#include "base/options.h"
 
 namespace torch_npu {
 namespace {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "acl/printable.h"
+#include "base/printable.h"
 
 namespace torch_npu::acl {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "core/event.h"
 #include "core/guard.h"
+#include "core/stream/event.h"
 #include "gate.h"
 
 namespace torch_npu {

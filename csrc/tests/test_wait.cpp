@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "core/event.h"
-#include "core/wait.h"
+#include "core/stream/event.h"
+#include "core/stream/wait.h"
 #include "gate.h"
 
 namespace torch_npu {

@@ -1,4 +1,4 @@
-// Which memory a call touches, for the race check of the runtime (runtime/races.h).
+// Which memory a call touches, for the race check of the runtime (runtime/checks/races.h).
 #include <algorithm>
 #include <array>
 

@@ -1,6 +1,6 @@
 #include "ops/dtype.h"
 
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 
 namespace softnpu::ops {
 

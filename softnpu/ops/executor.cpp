@@ -10,7 +10,7 @@
 #include "ops/alias.h"
 #include "ops/chip_limits.h"
 #include "ops/scope.h"
-#include "runtime/message.h"
+#include "runtime/base/message.h"
 
 namespace softnpu::ops {
 namespace {

@@ -4,9 +4,9 @@
 //   const TensorObject* tensor = find<TensorObject>(handle);     // null unless live: explain<TensorObject>() says why
 //   TensorObject* tensor = end_life<TensorObject>(handle);       // likewise; the caller's from here on
 //
-// As in the runtime (runtime/handle.h), a handle is a number dressed as a pointer: a generation, the kind of object and a slot.
-// It is never dereferenced, so null, garbage, a destroyed object's handle and a handle of another kind are all recognised, also
-// after another object has got the slot. Slots of one kind lie side by side, are reused by pool.h and are never unmapped.
+// As in the runtime (runtime/base/handle.h), a handle is a number dressed as a pointer: a generation, the kind of object and a
+// slot. It is never dereferenced, so null, garbage, a destroyed object's handle and a handle of another kind are all recognised,
+// also after another object has got the slot. Slots of one kind lie side by side, are reused by pool.h and are never unmapped.
 //
 // Thread-safe. Of several threads that end one life, one wins. What lies in an object is not protected: one thread uses it.
 #pragma once
@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 
 namespace softnpu::ops {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "aclnn/aclnn_base.h"
+#include "runtime/base/status.h"
 #include "runtime/driver.h"
-#include "runtime/status.h"
 
 namespace softnpu::ops {
 

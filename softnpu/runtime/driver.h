@@ -53,8 +53,8 @@ typedef struct SoftnpuTaskKind {
   /* False while the task has to wait for something outside its stream. Null means always ready. Called often: must be cheap. */
   bool (*ready)(const void* payload);
   uint32_t flags;
-  /* Tells `visitor` every range that `run` will touch, for the race check (runtime/races.h). Called before the task is queued and
-   * only if that check is on. Null means that nobody is told. */
+  /* Tells `visitor` every range that `run` will touch, for the race check (runtime/checks/races.h). Called before the task is
+   * queued and only if that check is on. Null means that nobody is told. */
   void (*visit)(const void* payload, SoftnpuAccessVisitor visitor, void* context);
 } SoftnpuTaskKind;
 

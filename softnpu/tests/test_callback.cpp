@@ -1,4 +1,4 @@
-// One test per sentence of runtime/callback.h.
+// One test per sentence of runtime/stream/callback.h.
 #include <pthread.h>
 
 #include <atomic>

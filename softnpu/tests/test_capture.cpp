@@ -1,4 +1,4 @@
-// One test per sentence of runtime/capture.h and runtime/graph.h, and of the graph functions.
+// One test per sentence of runtime/stream/capture.h and runtime/stream/graph.h, and of the graph functions.
 #include <atomic>
 #include <mutex>
 #include <thread>

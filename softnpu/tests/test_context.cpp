@@ -1,4 +1,4 @@
-// One test per sentence of runtime/context.h, and of the context functions.
+// One test per sentence of runtime/stream/context.h, and of the context functions.
 #include <atomic>
 #include <thread>
 

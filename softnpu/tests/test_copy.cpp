@@ -1,4 +1,4 @@
-// Copies and fills: one test per sentence of runtime/copy.h and of the facts about aclrtMemcpy and its family.
+// Copies and fills: one test per sentence of runtime/stream/copy.h and of the facts about aclrtMemcpy and its family.
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// One test per sentence of runtime/device.h, and of the device functions.
+// One test per sentence of runtime/device/device.h, and of the device functions.
 #include <unistd.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// One test per sentence of runtime/event.h, and of the event functions. The first four are what simple devices get wrong.
+// One test per sentence of runtime/stream/event.h, and of the event functions. The first four are what simple devices get wrong.
 #include <thread>
 
 #include "testing/acl_fixture.h"

@@ -1,4 +1,4 @@
-// One test per sentence of runtime/handle.h: null, garbage, destroyed, of the wrong kind, of another context.
+// One test per sentence of runtime/base/handle.h: null, garbage, destroyed, of the wrong kind, of another context.
 #include <atomic>
 #include <set>
 #include <thread>

@@ -1,4 +1,4 @@
-// Pinned and registered host memory: one test per sentence of runtime/host_memory.h.
+// Pinned and registered host memory: one test per sentence of runtime/memory/host_memory.h.
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// One test per sentence of runtime/process.h. What depends on the state of the process runs in processes of its own.
+// One test per sentence of runtime/device/process.h. What depends on the state of the process runs in processes of its own.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// One test per sentence of runtime/ipc_event.h: events that several processes share.
+// One test per sentence of runtime/stream/ipc_event.h: events that several processes share.
 #include <signal.h>
 #include <unistd.h>
 

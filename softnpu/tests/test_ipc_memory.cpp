@@ -1,4 +1,4 @@
-// One test per sentence of runtime/ipc_memory.h: device memory that several processes use.
+// One test per sentence of runtime/memory/ipc_memory.h: device memory that several processes use.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Device memory: one test per sentence of runtime/heap.h and of the facts about aclrtMalloc and aclrtFree.
+// Device memory: one test per sentence of runtime/memory/heap.h and of the facts about aclrtMalloc and aclrtFree.
 #include <iterator>
 #include <map>
 #include <random>

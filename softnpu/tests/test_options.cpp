@@ -205,7 +205,7 @@ std::set<std::string> matches(const std::string& text, const char* pattern) {
 
 TEST_F(OptionsTest, TheDocumentListsExactlyTheVariablesThatAreRead) {
   const auto repository = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
-  const std::string source = read_file(repository / "softnpu/runtime/options.cpp");
+  const std::string source = read_file(repository / "softnpu/runtime/base/options.cpp");
   const std::string document = read_file(repository / "docs/environment.md");
   if (source.empty() || document.empty()) GTEST_SKIP() << "the sources are not where they were when this was compiled";
   const std::string of_the_device = document.substr(0, document.find("\n## Of the "));

@@ -1,5 +1,5 @@
-// The race check (runtime/races.h). Settings are read once, so everything here runs in processes of its own: with each way to
-// launch, because what is a race does not depend on what runs first.
+// The race check (runtime/checks/races.h). Settings are read once, so everything here runs in processes of its own: with each way
+// to launch, because what is a race does not depend on what runs first.
 #include <dlfcn.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// SOFTNPU_LAUNCH=shuffle (runtime/shuffle.h), in processes of its own.
+// SOFTNPU_LAUNCH=shuffle (runtime/stream/shuffle.h), in processes of its own.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// One test per sentence of runtime/stream.h, and of the stream functions.
+// One test per sentence of runtime/stream/stream.h, and of the stream functions.
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// One test per sentence of runtime/task_queue.h, seen through streams and the driver of softnpu.
+// One test per sentence of runtime/stream/task_queue.h, seen through streams and the driver of softnpu.
 #include <dirent.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// One test per sentence of runtime/virtual_memory.h: addresses and memory taken apart.
+// One test per sentence of runtime/memory/virtual_memory.h: addresses and memory taken apart.
 #include "testing/buffers.h"
 
 namespace softnpu::test {

@@ -5,7 +5,7 @@
 #include <ATen/ops/promote_types.h>
 #include <ATen/ops/result_type.h>
 
-#include "aten/infer.h"
+#include "aten/machinery/infer.h"
 
 namespace torch_npu::infer {
 

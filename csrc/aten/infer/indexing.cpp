@@ -3,7 +3,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 
-#include "aten/infer.h"
+#include "aten/machinery/infer.h"
 
 namespace torch_npu::infer {
 

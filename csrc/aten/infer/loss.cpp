@@ -4,7 +4,7 @@
 #include <ATen/ops/_ctc_loss_native.h>
 #include <ATen/ops/result_type.h>
 
-#include "aten/infer.h"
+#include "aten/machinery/infer.h"
 
 namespace torch_npu::infer {
 

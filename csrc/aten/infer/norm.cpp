@@ -1,5 +1,5 @@
 // Shapes of normalisations.
-#include "aten/infer.h"
+#include "aten/machinery/infer.h"
 
 namespace torch_npu::infer {
 

@@ -2,7 +2,7 @@
 #include <ATen/Context.h>
 #include <ATen/native/Pool.h>
 
-#include "aten/infer.h"
+#include "aten/machinery/infer.h"
 
 namespace torch_npu::infer {
 

@@ -1,7 +1,7 @@
 // Shapes of quantisation.
 #include <ATen/WrapDimUtils.h>
 
-#include "aten/infer.h"
+#include "aten/machinery/infer.h"
 
 namespace torch_npu::infer {
 

@@ -2,7 +2,7 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>
 
-#include "aten/infer.h"
+#include "aten/machinery/infer.h"
 
 namespace torch_npu::infer {
 

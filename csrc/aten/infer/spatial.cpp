@@ -4,7 +4,7 @@
 #include <ATen/native/Padding.h>
 #include <ATen/native/im2col_shape_check.h>
 
-#include "aten/infer.h"
+#include "aten/machinery/infer.h"
 
 namespace torch_npu::infer {
 

@@ -4,7 +4,7 @@
     x = queue.get()                             # in another one: the same memory, on the same device
 
 Nothing is copied, so that both see what either writes. The sender must live until the tensor is received; its memory stays until
-every receiver has let go of it, as csrc/core/shared_memory.h says. Start processes with "spawn" or "forkserver": a child of
+every receiver has let go of it, as csrc/core/memory/shared_memory.h says. Start processes with "spawn" or "forkserver": a child of
 fork() cannot use a device that its parent used. What was received cannot be sent on: clone it first.
 """
 

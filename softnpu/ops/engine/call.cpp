@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/float16.h"
+#include "runtime/base/float16.h"
 
 namespace softnpu::ops::engine {
 namespace {

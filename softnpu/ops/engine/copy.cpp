@@ -3,7 +3,7 @@
 
 #include "ops/engine/call.h"
 #include "ops/engine/engine.h"
-#include "runtime/float16.h"
+#include "runtime/base/float16.h"
 
 namespace softnpu::ops::engine {
 namespace {

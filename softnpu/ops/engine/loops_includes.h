@@ -14,4 +14,4 @@
 #include <utility>
 
 #include "ops/engine/loops.h"
-#include "runtime/float16.h"
+#include "runtime/base/float16.h"

@@ -1,10 +1,10 @@
 // Host callbacks, the last errors, and the notice of failed tasks.
-#include "runtime/callback.h"
+#include "runtime/stream/callback.h"
 
 #include "api.h"
-#include "runtime/error.h"
-#include "runtime/exception.h"
-#include "runtime/thread_state.h"
+#include "runtime/api/error.h"
+#include "runtime/stream/exception.h"
+#include "runtime/stream/thread_state.h"
 
 namespace softnpu::api {
 

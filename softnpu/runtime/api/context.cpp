@@ -1,10 +1,10 @@
 // Contexts and system parameters.
-#include "runtime/context.h"
+#include "runtime/stream/context.h"
 
 #include "api.h"
-#include "runtime/device.h"
-#include "runtime/process.h"
-#include "runtime/thread_state.h"
+#include "runtime/device/device.h"
+#include "runtime/device/process.h"
+#include "runtime/stream/thread_state.h"
 
 namespace softnpu::api {
 

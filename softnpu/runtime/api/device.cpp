@@ -1,15 +1,15 @@
 // Devices: choosing one, waiting for it, asking about it.
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 #include <unistd.h>
 
 #include <cstring>
 
 #include "api.h"
-#include "runtime/copy.h"
-#include "runtime/options.h"
-#include "runtime/process.h"
-#include "runtime/thread_state.h"
+#include "runtime/base/options.h"
+#include "runtime/device/process.h"
+#include "runtime/stream/copy.h"
+#include "runtime/stream/thread_state.h"
 
 namespace softnpu::api {
 namespace {

@@ -1,14 +1,14 @@
 // Events, waiting on values in memory, and the time limits of both.
-#include "runtime/event.h"
+#include "runtime/stream/event.h"
 
 #include <atomic>
 #include <cstdint>
 
 #include "api.h"
-#include "runtime/copy.h"
-#include "runtime/process.h"
-#include "runtime/stream.h"
-#include "runtime/thread_state.h"
+#include "runtime/device/process.h"
+#include "runtime/stream/copy.h"
+#include "runtime/stream/stream.h"
+#include "runtime/stream/thread_state.h"
 
 namespace softnpu::api {
 namespace {

@@ -1,13 +1,13 @@
 // Graphs: capturing, executing, updating.
-#include "runtime/graph.h"
+#include "runtime/stream/graph.h"
 
 #include <fstream>
 
 #include "api.h"
-#include "runtime/capture.h"
-#include "runtime/context.h"
-#include "runtime/log.h"
-#include "runtime/thread_state.h"
+#include "runtime/base/log.h"
+#include "runtime/stream/capture.h"
+#include "runtime/stream/context.h"
+#include "runtime/stream/thread_state.h"
 
 namespace softnpu::api {
 namespace {

@@ -6,11 +6,11 @@
 #include <string_view>
 
 #include "api.h"
-#include "runtime/device.h"
-#include "runtime/float16.h"
-#include "runtime/log.h"
-#include "runtime/options.h"
-#include "runtime/process.h"
+#include "runtime/base/float16.h"
+#include "runtime/base/log.h"
+#include "runtime/base/options.h"
+#include "runtime/device/device.h"
+#include "runtime/device/process.h"
 
 namespace softnpu::api {
 namespace {

@@ -5,18 +5,18 @@
 #include <vector>
 
 #include "api.h"
-#include "runtime/arena.h"
-#include "runtime/copy.h"
-#include "runtime/device.h"
-#include "runtime/faults.h"
-#include "runtime/host_probe.h"
-#include "runtime/ipc_memory.h"
-#include "runtime/options.h"
-#include "runtime/process.h"
-#include "runtime/races.h"
-#include "runtime/reduce.h"
-#include "runtime/stream.h"
-#include "runtime/thread_state.h"
+#include "runtime/base/options.h"
+#include "runtime/checks/faults.h"
+#include "runtime/checks/races.h"
+#include "runtime/device/device.h"
+#include "runtime/device/process.h"
+#include "runtime/engine/arena.h"
+#include "runtime/memory/ipc_memory.h"
+#include "runtime/stream/copy.h"
+#include "runtime/stream/host_probe.h"
+#include "runtime/stream/reduce.h"
+#include "runtime/stream/stream.h"
+#include "runtime/stream/thread_state.h"
 
 namespace softnpu::api {
 namespace {

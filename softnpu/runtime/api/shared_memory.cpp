@@ -4,11 +4,11 @@
 #include <string>
 
 #include "api.h"
-#include "runtime/copy.h"
-#include "runtime/device.h"
-#include "runtime/ipc_memory.h"
-#include "runtime/races.h"
-#include "runtime/thread_state.h"
+#include "runtime/checks/races.h"
+#include "runtime/device/device.h"
+#include "runtime/memory/ipc_memory.h"
+#include "runtime/stream/copy.h"
+#include "runtime/stream/thread_state.h"
 
 namespace softnpu::api {
 namespace {

@@ -1,11 +1,11 @@
 // Streams: making, ordering, waiting, attributes.
-#include "runtime/stream.h"
+#include "runtime/stream/stream.h"
 
 #include "api.h"
-#include "runtime/capture.h"
-#include "runtime/context.h"
-#include "runtime/device.h"
-#include "runtime/thread_state.h"
+#include "runtime/device/device.h"
+#include "runtime/stream/capture.h"
+#include "runtime/stream/context.h"
+#include "runtime/stream/thread_state.h"
 
 namespace softnpu::api {
 namespace {

@@ -1,13 +1,13 @@
 // Virtual memory: reserved addresses, physical memory, and mappings between them.
-#include "runtime/virtual_memory.h"
+#include "runtime/memory/virtual_memory.h"
 
 #include "api.h"
-#include "runtime/arena.h"
-#include "runtime/device.h"
-#include "runtime/faults.h"
-#include "runtime/process.h"
-#include "runtime/races.h"
-#include "runtime/thread_state.h"
+#include "runtime/checks/faults.h"
+#include "runtime/checks/races.h"
+#include "runtime/device/device.h"
+#include "runtime/device/process.h"
+#include "runtime/engine/arena.h"
+#include "runtime/stream/thread_state.h"
 
 namespace softnpu::api {
 namespace {

@@ -1,4 +1,4 @@
-// Which memory a call touches, seen through the race check (runtime/races.h), in processes of its own.
+// Which memory a call touches, seen through the race check (runtime/checks/races.h), in processes of its own.
 #include <dlfcn.h>
 
 #include "aclnnop/aclnn_add.h"

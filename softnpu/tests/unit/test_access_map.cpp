@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "runtime/access_map.h"
+#include "runtime/checks/access_map.h"
 
 namespace softnpu {
 namespace {

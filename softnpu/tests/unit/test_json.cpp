@@ -1,7 +1,7 @@
 // One test per sentence of json.h.
 #include <gtest/gtest.h>
 
-#include "runtime/json.h"
+#include "runtime/base/json.h"
 
 namespace softnpu {
 namespace {

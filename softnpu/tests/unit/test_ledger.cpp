@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "runtime/ledger.h"
+#include "runtime/memory/ledger.h"
 #include "testing/temp_dir.h"
 
 namespace softnpu {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "in_child.h"
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 
 namespace softnpu {
 namespace {

@@ -1,8 +1,8 @@
 // One test per sentence of message.h, and of text() in status.h.
 #include <gtest/gtest.h>
 
-#include "runtime/message.h"
-#include "runtime/status.h"
+#include "runtime/base/message.h"
+#include "runtime/base/status.h"
 
 namespace softnpu {
 namespace {

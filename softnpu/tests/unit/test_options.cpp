@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "in_child.h"
-#include "runtime/log.h"
-#include "runtime/options.h"
+#include "runtime/base/log.h"
+#include "runtime/base/options.h"
 
 namespace softnpu {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "runtime/exception.h"
-#include "runtime/task_queue.h"
+#include "runtime/stream/exception.h"
+#include "runtime/stream/task_queue.h"
 
 namespace softnpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/task_times.h"
+#include "runtime/stream/task_times.h"
 
 namespace softnpu {
 namespace {

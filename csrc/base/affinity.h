@@ -1,0 +1,24 @@
+// The value of CPU_AFFINITY_CONF: which cores threads run on that use a device.
+//
+//   CPU_AFFINITY_CONF=1                     each device gets an equal range of the process's cores
+//   CPU_AFFINITY_CONF=1,npu0:0-3,npu1:4-7   these cores for these devices
+//
+// Mode 2 gives threads of certain tasks their own cores on hardware; here it means the same as 1. core/affinity.h binds threads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace torch_npu {
+
+struct Affinity {
+  bool binds = false;
+  std::map<int64_t, std::pair<int64_t, int64_t>> ranges;  // by device; first and last core
+};
+
+// Accepts mode[,force:0|1][,npu_affine:0|1][,npuX:a-b]... Returns false, and leaves `affinity` unchanged, for anything else.
+bool parse_affinity(std::string_view text, Affinity& affinity);
+
+}  // namespace torch_npu

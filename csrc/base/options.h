@@ -1,0 +1,72 @@
+// Every environment variable that the plugin reads, in one place.
+//
+//   if (options().launch_blocking) ...
+//
+// Read once, by the first call of options(). Unset or empty means the default. A bad value stops nothing: one warning names the
+// variable, its value, what is allowed and what is used instead. Some variables are known to users of other devices and mean
+// nothing here: they are checked all the same, and their rows of the document say why they have no effect.
+#pragma once
+
+#include <c10/macros/Export.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/affinity.h"
+#include "base/log.h"
+
+namespace torch_npu {
+
+struct Options {
+  std::string library_path;                              // TORCH_NPU_LIBRARY_PATH
+  std::string cann_home;                                 // ASCEND_HOME_PATH, else ASCEND_TOOLKIT_HOME
+  std::string custom_op_path;                            // ASCEND_CUSTOM_OPP_PATH
+  std::string allocator;                                 // PYTORCH_NPU_ALLOC_CONF
+  std::string shared_allocator;                          // PYTORCH_ALLOC_CONF
+  bool oom_snapshot = false;                             // OOM_SNAPSHOT_ENABLE is 1 or 2
+  bool oom_history = false;                              // OOM_SNAPSHOT_ENABLE is 1
+  std::string oom_snapshot_dir = ".";                    // OOM_SNAPSHOT_PATH
+  bool no_caching = false;                               // PYTORCH_NO_NPU_MEMORY_CACHING
+  bool launch_blocking = false;                          // ASCEND_LAUNCH_BLOCKING=1 or TASK_QUEUE_ENABLE=0
+  bool debug = false;                                    // TORCH_NPU_DEBUG
+  bool strict_fallback = false;                          // TORCH_NPU_STRICT_FALLBACK or ..._FALLBACK_CPU_DISABLE, at first
+  bool inf_nan = true;                                   // INF_NAN_MODE_ENABLE
+  bool may_saturate = false;                             // INF_NAN_MODE_FORCE_DISABLE
+  int64_t device_timeout = -1;                           // ACL_DEVICE_SYNC_TIMEOUT, in milliseconds; -1: none
+  int64_t stream_timeout = -1;                           // ACL_STREAM_TIMEOUT, in milliseconds; -1: none
+  int64_t streams_per_device = 32;                       // STREAMS_PER_DEVICE
+  bool resume_mode = false;                              // RESUME_MODE_ENABLE
+  bool compact_errors = false;                           // TORCH_NPU_COMPACT_ERROR_OUTPUT
+  bool warnings = true;                                  // TORCH_NPU_WARNING_DISABLE=0
+  LogLevels logs = kNoLogs;                              // TORCH_NPU_LOGS
+  std::string logs_filter;                               // TORCH_NPU_LOGS_FILTER
+  Affinity affinity;                                     // CPU_AFFINITY_CONF
+  std::string init_config;                               // TORCH_ACL_INIT_CONFIG_PATH
+  std::optional<std::pair<int, int>> device_capability;  // TORCH_NPU_DEVICE_CAPABILITY
+  bool transfer_to_npu = false;                          // TORCH_TRANSFER_TO_NPU
+  // The start of what torch.npu.debug switches; expressions are checked there.
+  std::string force_fallback;                   // TORCH_NPU_FORCE_FALLBACK
+  std::string compare;                          // TORCH_NPU_COMPARE
+  bool compare_raise = false;                   // TORCH_NPU_COMPARE_RAISE
+  std::string compare_dir = "npu_differences";  // TORCH_NPU_COMPARE_DIR
+  std::string print_ops;                        // TORCH_NPU_PRINT_OPS
+};
+
+// Thread-safe; the reference stays valid until the process ends.
+C10_EXPORT const Options& options();
+
+// A row of docs/environment.md.
+struct OptionDoc {
+  std::string_view name;
+  std::string_view values;
+  std::string_view standard;  // the default, in words
+  std::string_view effect;
+};
+
+C10_EXPORT std::span<const OptionDoc> option_docs();
+
+}  // namespace torch_npu

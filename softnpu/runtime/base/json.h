@@ -1,0 +1,57 @@
+// A strict reader of JSON (RFC 8259), for configuration files.
+//
+//   Result<Json> config = Json::parse(content);
+//   if (!config.ok()) return config.take_status();           // "3:14: expected ':' after the name"
+//   if (const Json* dump = config.value().find("dump")) ...
+//
+// Stricter than the standard where a configuration gains from it: a name may occur once in an object, a number must fit a double,
+// at most 64 levels are nested. Text is passed through as the bytes it is made of; \u escapes become UTF-8.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace softnpu {
+
+// A value. Each accessor answers null if the value is of another kind.
+class Json {
+ public:
+  enum class Kind { kNull, kBoolean, kNumber, kString, kArray, kObject };
+  using Array = std::vector<Json>;
+  using Object = std::map<std::string, Json, std::less<>>;
+
+  // ACL_ERROR_PARSE_FILE with "line:column: reason" if `document` is not one JSON value.
+  static Result<Json> parse(std::string_view document);
+
+  Kind kind() const { return kind_; }
+  const bool* boolean() const { return kind_ == Kind::kBoolean ? &boolean_ : nullptr; }
+  const double* number() const { return kind_ == Kind::kNumber ? &number_ : nullptr; }
+  const std::string* string() const { return kind_ == Kind::kString ? &string_ : nullptr; }
+  const Array* array() const { return kind_ == Kind::kArray ? &array_ : nullptr; }
+  const Object* object() const { return kind_ == Kind::kObject ? &object_ : nullptr; }
+
+  // The number, if it is whole and at most 2^53 either way, so that no digit was lost.
+  std::optional<int64_t> integer() const;
+
+  // The member `name` of an object; null if there is none or this is no object.
+  const Json* find(std::string_view name) const;
+
+ private:
+  class Reader;
+
+  Kind kind_ = Kind::kNull;
+  bool boolean_ = false;
+  double number_ = 0;
+  std::string string_;
+  Array array_;
+  Object object_;
+};
+
+}  // namespace softnpu
