@@ -1,4 +1,5 @@
-"""Ratios of npu to CPU: both run in one process, in blocks in the order A B B A, so that a slow moment meets both."""
+"""Ratios of npu to CPU: both run in one process, in blocks in the order A B B A, so that a slow phase of the machine affects
+both."""
 
 import gc
 import itertools
@@ -13,9 +14,9 @@ BLOCK_SECONDS = 0.004
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison. `make` gives, for a device, a function that does the job once.
+    """One comparison. `make` returns, for a device, a function that does the job once.
 
-    The time of a block ends when the device has done it all; with `calling_thread`, when the calls have returned.
+    The time of a block ends when the device has finished; with `calling_thread`, when the calls have returned.
     """
 
     name: str

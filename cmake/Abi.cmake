@@ -37,7 +37,9 @@ add_custom_command(
 add_custom_target(abi_generate DEPENDS "${ABI_DIR}/stamp")
 
 add_library(acl_headers INTERFACE)
-target_include_directories(acl_headers INTERFACE "${ABI_INCLUDE_DIR}")
+set_target_properties(acl_headers PROPERTIES EXPORT_NAME headers)
+target_include_directories(
+  acl_headers INTERFACE "$<BUILD_INTERFACE:${ABI_INCLUDE_DIR}>" "$<INSTALL_INTERFACE:${TORCH_NPU_INSTALL_INCLUDEDIR}>")
 add_dependencies(acl_headers abi_generate)
 
 add_library(acl_sources INTERFACE)
@@ -50,4 +52,9 @@ target_compile_options(abi_layout_c PRIVATE -pedantic)
 target_link_libraries(abi_layout_c PRIVATE torch_npu_options acl_sources)
 target_link_libraries(abi_layout_cxx PRIVATE torch_npu_options acl_sources)
 
-install(DIRECTORY "${ABI_INCLUDE_DIR}/" DESTINATION "${TORCH_NPU_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
+install(
+  DIRECTORY "${ABI_INCLUDE_DIR}/"
+  DESTINATION "${TORCH_NPU_INSTALL_INCLUDEDIR}"
+  COMPONENT softnpu
+  FILES_MATCHING
+  PATTERN "*.h")

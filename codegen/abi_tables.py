@@ -7,10 +7,12 @@ A mistake raises TableError with one sentence that names file, line, row and rea
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
-import yaml
+from table_rows import Row, TableError, is_rows, pick, read_sections, read_table
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+__all__ = ["Abi", "TableError"]
+
 BUILTIN_SIZES = {
     "void": 0, "bool": 1, "char": 1, "unsigned char": 1, "int": 4, "float": 4, "double": 8, "size_t": 8,
     "int8_t": 1, "int16_t": 2, "int32_t": 4, "int64_t": 8, "uint8_t": 1, "uint16_t": 2, "uint32_t": 4, "uint64_t": 8,
@@ -19,99 +21,32 @@ STATUS_WORDS = ("works", "refuses")
 FLAG_WORDS = ("anytime", "direct")
 
 
-class TableError(Exception):
-    pass
-
-
-@dataclass(frozen=True)
-class Row:
-    """One `key: value` of a table; the value is text, a list of rows, or a list of such values."""
-
-    file: str
-    line: int
-    key: str
-    value: object
-
-    def fail(self, reason):
-        raise TableError(f"{self.file}, line {self.line}, row `{self.key}`: {reason}.")
-
-    def text(self):
-        return self.value if isinstance(self.value, str) else self.fail("a single value is expected")
-
-    def rows(self):
-        return self.value if is_rows(self.value) else self.fail("indented rows are expected")
-
-    def items(self):
-        return self.value if isinstance(self.value, list) and not is_rows(self.value) else self.fail("a list is expected")
-
-
-def is_rows(value):
-    return isinstance(value, list) and bool(value) and all(isinstance(item, Row) for item in value)
-
-
-def read_table(path):
-    """The content of a YAML file as rows that know their lines; every scalar stays as it is written."""
-
-    def convert(node):
-        if isinstance(node, yaml.ScalarNode):
-            return node.value
-        if isinstance(node, yaml.SequenceNode):
-            return [convert(item) for item in node.value]
-        rows = [Row(str(path), key.start_mark.line + 1, str(key.value), convert(value)) for key, value in node.value]
-        first = {}
-        for row in rows:
-            if first.setdefault(row.key, row) is not row:
-                row.fail(f"it is declared twice, first in line {first[row.key].line}")
-        return rows
-
-    try:
-        tree = yaml.compose(path.read_text(encoding="utf-8"), Loader=LOADER)
-    except yaml.MarkedYAMLError as error:
-        raise TableError(f"{path}, line {error.problem_mark.line + 1}: not YAML, {error.problem}.") from None
-    except OSError as error:
-        raise TableError(f"{path}: cannot be read, {error.strerror}.") from None
-    return convert(tree) if tree else []
-
-
-def pick(rows, owner, required, optional=()):
-    """The rows of the `required` and `optional` keys in that order; any other key is a mistake."""
-    if not is_rows(rows):
-        raise TableError(f"{owner}: rows with {', '.join(required)} are expected.")
-    found = {row.key: row for row in rows}
-    for row in rows:
-        if row.key not in (*required, *optional):
-            row.fail(f"unknown word; known are {', '.join((*required, *optional))}")
-    for key in required:
-        if key not in found:
-            raise TableError(f"{owner}, line {rows[0].line}, row `{rows[0].key}`: `{key}` is missing beside it.")
-    return [found.get(key) for key in (*required, *optional)]
-
-
 @dataclass
 class Type:
     name: str
     kind: str  # number, opaque, pointer (handles too), callback, enum, struct or union
     size: int
     align: int
-    text: str = ""  # what a typedef stands for
-    members: list = field(default_factory=list)  # (name, literal) of an enum, (declaration, name, offset) of a struct
+    text: str = ""  # the right side of a typedef
+    constants: list[tuple[str, str]] = field(default_factory=list)  # of an enum: name, literal
+    fields: list[tuple[str, str, int]] = field(default_factory=list)  # of a struct or union: declaration, name, offset
 
 
 @dataclass
 class Section:
     title: str
-    codes: list = field(default_factory=list)  # (name, literal)
-    constants: list = field(default_factory=list)  # (name, literal)
-    types: list = field(default_factory=list)
-    functions: list = field(default_factory=list)
+    codes: list[tuple[str, str]] = field(default_factory=list)  # name, literal
+    constants: list[tuple[str, str]] = field(default_factory=list)  # name, literal
+    types: list[Type] = field(default_factory=list)
+    functions: "list[Function]" = field(default_factory=list)
 
 
 @dataclass
 class Header:
     path: str
     about: str
-    includes: list
-    sections: list = field(default_factory=list)
+    includes: list[str]
+    sections: list[Section] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -122,7 +57,7 @@ class Argument:
     kind: str
 
     @property
-    def is_pointer(self):
+    def is_pointer(self) -> bool:
         return self.kind in ("pointer", "callback")
 
 
@@ -131,55 +66,57 @@ class Function:
     row: Row
     returns: str
     name: str
-    arguments: tuple
+    arguments: tuple[Argument, ...]
     variadic: bool
     status: str
-    flags: tuple
+    flags: tuple[str, ...]
     remark: str
     library: str
 
     @property
-    def has_entry(self):
-        """Whether a generated entry point stands in front of the behaviour."""
+    def has_entry(self) -> bool:
+        """Whether a generated entry point checks the arguments before it calls the hand-written function."""
         return self.library == "ascendcl" and self.returns == "aclError" and not self.variadic and "direct" not in self.flags
 
 
 class Abi:
-    def __init__(self, tables):
-        self.headers = {}  # path -> Header, in the order of the table
-        self.groups = []  # (title, library, functions) in the order of the table
+    def __init__(self, tables: Path) -> None:
+        self.headers: dict[str, Header] = {}  # by path, in the order of the table
+        self.groups: list[tuple[str, str, list[Function]]] = []  # title, library, functions, in the order of the table
         self._types = {name: Type(name, "number", size, size) for name, size in BUILTIN_SIZES.items()}
-        self._names = {}  # every C name that is taken -> its row
-        self._numbers = {}  # name of a constant -> its value
+        self._names: dict[str, Row] = {}  # every declared C name -> its row
+        self._numbers: dict[str, int] = {}  # name of a constant -> its value
         types_file, functions_file = tables / "types.yaml", tables / "functions.yaml"
         headers, sections = pick(read_table(types_file), types_file, ("headers", "sections"))
         for row in headers.rows():
             self._add_header(row)
         for item in sections.items():
+            if not is_rows(item):
+                sections.fail("a list of sections is expected")
             self._add_types(item, types_file)
-        for item in read_table(functions_file):
+        for item in read_sections(functions_file):
             self._add_functions(item, functions_file)
 
     @property
-    def functions(self):
+    def functions(self) -> list[Function]:
         return [function for _, _, functions in self.groups for function in functions]
 
     @property
-    def sections(self):
+    def sections(self) -> list[Section]:
         return [section for header in self.headers.values() for section in header.sections]
 
-    def _add_header(self, row):
+    def _add_header(self, row: Row) -> None:
         about, includes = pick(row.rows(), row.file, ("about",), ("includes",))
-        includes = includes.items() if includes else []
-        for name in includes:
+        names = includes.names() if includes else []
+        for name in names:
             if name not in self.headers and not name.startswith("std"):
                 row.fail(f"it includes `{name}`, which no row above declares")
-        self.headers[row.key] = Header(row.key, about.text(), includes)
+        self.headers[row.key] = Header(row.key, about.text(), names)
 
-    def _header(self, row):
+    def _header(self, row: Row) -> Header:
         return self.headers.get(row.text()) or row.fail(f"types.yaml lists no header `{row.value}`")
 
-    def _claim(self, row, name):
+    def _claim(self, row: Row, name: str) -> None:
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             row.fail(f"`{name}` is not a C name")
         if name in BUILTIN_SIZES:
@@ -188,7 +125,7 @@ class Abi:
             row.fail(f"`{name}` is declared twice, first in line {first.line} of {first.file}")
         self._names[name] = row
 
-    def _literal(self, row):
+    def _literal(self, row: Row) -> tuple[str, str]:
         match = re.fullmatch(r"(-?(?:0x[0-9a-f]+|\d+))u?", row.text())
         if not match:
             row.fail(f"`{row.value}` is not a number")
@@ -196,33 +133,35 @@ class Abi:
         self._numbers[row.key] = int(match[1], 0)
         return row.key, row.value
 
-    def _resolve(self, row, type_text):
-        """The type that `const T *const *` names; every pointer is alike."""
+    def _resolve(self, row: Row, type_text: str) -> Type:
+        """The type that `const T *const *` names; all pointers are one type."""
         base = " ".join(re.sub(r"\bconst\b|\*", " ", type_text).split())
         if base not in self._types:
             row.fail(f"the type `{base}` is not declared above it")
         return Type(type_text, "pointer", 8, 8) if "*" in type_text else self._types[base]
 
-    def _resolve_value(self, row, type_text):
+    def _resolve_value(self, row: Row, type_text: str) -> Type:
         found = self._resolve(row, type_text)
         return found if found.size else row.fail(f"`{type_text.strip()}` has no size, only a pointer to it can be used")
 
-    def _add_types(self, rows, file):
+    def _add_types(self, rows: list[Row], file: Path) -> None:
         kinds = ("codes", "constants", "types", "enums", "structs")
         title, header, *tables = pick(rows, file, ("section", "header"), kinds)
         section = Section(title.text())
         self._header(header).sections.append(section)
-        readers = (self._literal, self._literal, self._read_type, self._read_enum, self._read_struct)
-        targets = (section.codes, section.constants, section.types, section.types, section.types)
-        for table, read, target in zip(tables, readers, targets, strict=True):
-            target += [read(row) for row in table.rows()] if table else []
+        codes, constants, types, enums, structs = (table.rows() if table else [] for table in tables)
+        section.codes += [self._literal(row) for row in codes]
+        section.constants += [self._literal(row) for row in constants]
+        section.types += [self._read_type(row) for row in types]
+        section.types += [self._read_enum(row) for row in enums]
+        section.types += [self._read_struct(row) for row in structs]
 
-    def _add_type(self, row, new_type):
+    def _add_type(self, row: Row, new_type: Type) -> Type:
         self._claim(row, new_type.name)
         self._types[new_type.name] = new_type
         return new_type
 
-    def _read_type(self, row):
+    def _read_type(self, row: Row) -> Type:
         text = row.text()
         if re.fullmatch(r"struct \w+", text):
             return self._add_type(row, Type(row.key, "opaque", 0, 1, text))
@@ -233,10 +172,10 @@ class Abi:
         target = self._resolve_value(row, text)
         return self._add_type(row, Type(row.key, target.kind, target.size, target.align, text))
 
-    def _read_enum(self, row):
-        return self._add_type(row, Type(row.key, "enum", 4, 4, members=[self._literal(member) for member in row.rows()]))
+    def _read_enum(self, row: Row) -> Type:
+        return self._add_type(row, Type(row.key, "enum", 4, 4, constants=[self._literal(member) for member in row.rows()]))
 
-    def _read_struct(self, row):
+    def _read_struct(self, row: Row) -> Type:
         match = re.fullmatch(r"(struct|union) (\w+) size (\d+) align (\d+)", row.key)
         if not match:
             row.fail("`struct NAME size BYTES align BYTES` is expected")
@@ -253,22 +192,22 @@ class Abi:
             fields.append((member.key, declaration[2], offset))
         if (size, align) != (round_up(end, widest), widest):
             row.fail(f"its fields make size {round_up(end, widest)} and align {widest}")
-        return self._add_type(row, Type(name, kind, size, align, members=fields))
+        return self._add_type(row, Type(name, kind, size, align, fields=fields))
 
-    def _count(self, row, dimensions):
+    def _count(self, row: Row, dimensions: str) -> int:
         total = 1
         for count in re.findall(r"\w+", dimensions):
             number = int(count) if count.isdecimal() else self._numbers.get(count, 0)
-            total *= number or row.fail(f"`{count}` is not the number of something")
+            total *= number or row.fail(f"`{count}` is neither a number nor a constant above zero")
         return total
 
-    def _add_functions(self, rows, file):
+    def _add_functions(self, rows: list[Row], file: Path) -> None:
         title, header, library, table = pick(rows, file, ("section", "header", "library", "functions"))
         functions = [self._read_function(row, library.text()) for row in table.rows()]
         self._header(header).sections.append(Section(title.text(), functions=functions))
         self.groups.append((title.text(), library.text(), functions))
 
-    def _read_function(self, row, library):
+    def _read_function(self, row: Row, library: str) -> Function:
         signature = re.fullmatch(r"(.+?)(\w+)\((.+)\)", row.key) or row.fail("a C signature is expected")
         self._resolve(row, signature[1])
         self._claim(row, signature[2])
@@ -283,7 +222,7 @@ class Abi:
             row.fail("only a plain function that returns aclError can refuse")
         return Function(row, returns, signature[2], arguments, variadic, status, tuple(flags), remark.strip(), library)
 
-    def _read_arguments(self, row, text):
+    def _read_arguments(self, row: Row, text: str) -> tuple[tuple[Argument, ...], bool]:
         parts = [part.strip() for part in text.split(",")] if text != "void" else []
         variadic = parts[-1:] == ["..."]
         arguments = []
@@ -297,5 +236,5 @@ class Abi:
         return tuple(arguments), variadic
 
 
-def round_up(value, multiple):
+def round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple

@@ -1,12 +1,12 @@
-"""The argument rules of the device table: what phase one demands of the shapes, types and numbers of a call.
+"""The argument rules of the device table: the conditions on shapes, dtypes and numbers that phase one checks.
 
     shapes weight[V, D] indices[I...] out[I..., D]
     where axis(dim, self), size(self, dim) = 2 * size(out, dim)
 
-`shapes` gives each tensor a pattern. A letter is a size, and one letter is one size everywhere; `I...` is any number of sizes,
-`3` is itself, `_` any size, `...` any sizes. The numbers of an int array have a pattern like sizes: `normalizedShape[N...]`. The
-pattern of a list holds for each of its tensors; lists that have patterns are of one length, and a letter is then one size within
-the tensors of one position. `momenta[S...]?` is a list that may also be empty.
+`shapes` gives each tensor a pattern. A letter stands for the same size everywhere; `I...` for any number of sizes, `3` for
+itself, `_` for any size, `...` for any sizes. The numbers of an int array have a pattern too: `normalizedShape[N...]`. The
+pattern of a list holds for each of its tensors. Lists that have patterns have one length, and a letter then stands for one size
+within the tensors of one position. `momenta[S...]?` is a list that may also be empty.
 
 `where` gives conditions. A number is a literal, an integer parameter, a letter (the product of the sizes of a group), or
 
@@ -15,24 +15,28 @@ the tensors of one position. `momenta[S...]?` is a list that may also be empty.
 
 and a condition compares two of them (= != < <= > >=, also `0 <= a < b`), or is one of
 
-    axis(dim, tensor)              the tensor has such a dimension; a tensor of rank 0 counts as one of rank 1
-    axes(dims, tensor)             so for each number of an array, none twice
+    axis(dim, tensor)              the tensor has this dimension; a tensor of rank 0 counts as one of rank 1
+    axes(dims, tensor)             the same for each number of an array, and no dimension twice
     same(a, b)                     equal shapes
     same_but(dim, a, b)            equal shapes, except along one dimension
     broadcasts(a, b)               a broadcasts to the shape of b
-    reduced(a, dims, keepdim, b)   b is a reduced along the dimensions, along all if there are none; dims may be one number
+    reduced(a, dims, keepdim, b)   b has the shape of a reduced along dims, along all if dims is empty; dims may be one number
     alike(list)                    all tensors of the list have one shape
-    dense(a), by_columns(a)        the elements lie one after the other: in order, or each matrix of the batch by columns
-    given(a)                       the caller did not leave it out
+    dense(a), by_columns(a)        contiguous, or contiguous with column-major matrices
+    given(a)                       the argument is not null
     dtype(a) = dtype(b)            equal types
     dtype(a) in words              words as behind `dtypes`
 
-`a = 1 or b = 2` holds if one of the two does.
-Any other pattern or condition that mentions a tensor, array or list which the caller left out holds.
+`a = 1 or b = 2` holds if one of the two does. A pattern or a condition other than given() holds if an argument that it names is
+null.
 """
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from op_types import Scope, Type
+from table_rows import Row
 
 COMPARISONS = ("=", "!=", "<=", "<", ">=", ">")
 STEP_OF = {"=": "kEqual", "!=": "kUnequal", "<=": "kLessEqual", "<": "kLess"}
@@ -44,7 +48,7 @@ MAX_LETTERS = 16
 
 @dataclass(frozen=True)
 class Item:
-    """One place of a pattern."""
+    """One item of a pattern."""
 
     kind: str  # kLiteral, kSize or kGroup
     letter: str = ""  # empty for `_` and `...`
@@ -55,44 +59,47 @@ class Item:
 class Pattern:
     name: str  # the parameter
     text: str  # as written: weight[V, D]
-    items: tuple
+    items: tuple[Item, ...]
     may_be_empty: bool  # of a list
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a stack machine: takes numbers from the stack, looks at parameters, pushes a number."""
+    """One step of a stack machine: it pops numbers, reads parameters and pushes a number."""
 
     code: str
-    names: tuple = ()
+    names: tuple[str, ...] = ()
     value: int | str = 0  # a literal, a letter, or the words of `in`
+
+
+Steps = tuple[Step, ...]
 
 
 @dataclass(frozen=True)
 class Condition:
     text: str
-    steps: tuple
+    steps: Steps
 
 
 @dataclass(frozen=True)
 class Rules:
-    patterns: tuple = ()
-    conditions: tuple = ()
+    patterns: tuple[Pattern, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
     @property
-    def letters(self):
+    def letters(self) -> tuple[str, ...]:
         found = dict.fromkeys(item.letter for pattern in self.patterns for item in pattern.items if item.letter)
         return tuple(found)
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self.patterns or self.conditions)
 
 
-def is_array(parameter_type):
+def is_array(parameter_type: Type) -> bool:
     return parameter_type.is_list and parameter_type.base in ("int", "bool", "float")
 
 
-def split_outside(text):
+def split_outside(text: str) -> list[str]:
     """The parts of `a, f(b, c)` at commas outside of parentheses."""
     parts, depth = [""], 0
     for character in text:
@@ -107,12 +114,13 @@ def split_outside(text):
 # ---- patterns ----
 
 
-def read_patterns(row, text, scope):
+def read_patterns(row: Row, text: str, scope: Scope) -> tuple[Pattern, ...]:
     """The patterns of `weight[V, D] out[I..., D]`; `scope` gives the type of each parameter."""
     matches = list(re.finditer(r"\s*(\w+)\[([^\]]*)\](\??)", text))
     if "".join(match[0] for match in matches).strip() != text.strip():
         row.fail(f"`{text}` is not a list of patterns such as self[N, C...]")
-    patterns, bound = [], set()
+    patterns: list[Pattern] = []
+    bound: set[str] = set()
     for match in matches:
         name, given = match[1], scope.get(match[1]) or row.fail(f"the pattern `{match[0].strip()}` names no parameter")
         if given.base != "Tensor" and not (given.is_list and given.base == "int"):
@@ -126,7 +134,7 @@ def read_patterns(row, text, scope):
         if not given.optional and not match[3]:
             bound |= {item.letter for item in items if item.letter}
         patterns.append(Pattern(name, match[0].strip(), items, bool(match[3])))
-    kinds = {}
+    kinds: dict[str, str] = {}
     for item in (item for pattern in patterns for item in pattern.items if item.letter):
         if kinds.setdefault(item.letter, item.kind) != item.kind:
             row.fail(f"`{item.letter}` is one size in one place and several in another")
@@ -135,7 +143,7 @@ def read_patterns(row, text, scope):
     return tuple(patterns)
 
 
-def read_item(row, text):
+def read_item(row: Row, text: str) -> Item:
     if re.fullmatch(r"\d+", text):
         return Item("kLiteral", value=int(text))
     match = re.fullmatch(r"(_|[A-Z]\w*)?(\.\.\.)?", text)
@@ -148,9 +156,11 @@ def read_item(row, text):
 # ---- conditions ----
 
 
-def read_conditions(row, text, scope, letters, dtype_words):
+def read_conditions(
+    row: Row, text: str, scope: Scope, letters: Sequence[str], dtype_words: Sequence[str]
+) -> tuple[Condition, ...]:
     """The conditions of `axis(dim, self), rank(self) >= 2`."""
-    conditions = []
+    conditions: list[Condition] = []
     for part in split_outside(text):
         alternatives = [read_alternative(row, one.strip(), scope, letters, dtype_words) for one in part.split(" or ")]
         if len(alternatives) == 1:
@@ -165,7 +175,7 @@ def read_conditions(row, text, scope, letters, dtype_words):
     return tuple(conditions)
 
 
-def read_alternative(row, part, scope, letters, dtype_words):
+def read_alternative(row: Row, part: str, scope: Scope, letters: Sequence[str], dtype_words: Sequence[str]) -> list[Steps]:
     """One tuple of steps per comparison of a condition without `or`."""
     if match := re.fullmatch(r"dtype\((\w+)\) in ((?:\w+ ?)+)", part):
         words = match[2].split()
@@ -177,7 +187,7 @@ def read_alternative(row, part, scope, letters, dtype_words):
     return Reader(row, part, scope, letters).conditions()
 
 
-def tensor_name(row, name, scope, allow_list=False):
+def tensor_name(row: Row, name: str, scope: Scope, allow_list: bool = False) -> str:
     given = scope.get(name)
     if given is None or given.base != "Tensor" or (given.is_list and not allow_list):
         row.fail(f"`{name}` is no tensor")
@@ -187,24 +197,25 @@ def tensor_name(row, name, scope, allow_list=False):
 class Reader:
     """Reads one condition by recursive descent."""
 
-    def __init__(self, row, text, scope, letters):
+    def __init__(self, row: Row, text: str, scope: Scope, letters: Sequence[str]) -> None:
         self.row, self.text, self.scope, self.letters = row, text, scope, letters
         self.tokens = TOKEN.findall(text)
         if "".join(self.tokens) != re.sub(r"\s", "", text):
             row.fail(f"`{text}` is not a condition")
 
-    def take(self, expected=None):
+    def take(self, expected: str | None = None) -> str:
         token = self.tokens.pop(0) if self.tokens else "the end"
         if expected and token != expected:
             self.row.fail(f"`{expected}` is expected in `{self.text}`, not `{token}`")
         return token
 
-    def conditions(self):
+    def conditions(self) -> list[Steps]:
         """One tuple of steps per comparison: `0 <= a < b` has two."""
         if len(self.tokens) > 1 and self.tokens[0] in PREDICATES and self.tokens[1] == "(":
             found = [self.predicate()]
         else:
-            left, found = self.sum(), []
+            left = self.sum()
+            found = []
             while self.tokens and self.tokens[0] in COMPARISONS:
                 sign, right = self.take(), self.sum()
                 operands = right + left if sign in (">", ">=") else left + right
@@ -214,12 +225,15 @@ class Reader:
             self.row.fail(f"`{self.text}` is not a condition")
         return found
 
-    def predicate(self):
+    def predicate(self) -> Steps:
         word = self.take()
         self.take("(")
         parts = self.arguments()
-        tensor = lambda name: tensor_name(self.row, name, self.scope)  # noqa: E731
-        shapes = {
+
+        def tensor(name: str) -> str:
+            return tensor_name(self.row, name, self.scope)
+
+        readers: dict[str, Callable[..., Steps]] = {
             "axis": lambda dim, a: (*self.number(dim), Step("kAxis", (tensor(a),))),
             "axes": lambda dims, a: (Step("kAxes", (self.array(dims), tensor(a))),),
             "same": lambda a, b: (Step("kSame", (tensor(a), tensor(b))),),
@@ -232,17 +246,17 @@ class Reader:
             "alike": lambda a: (Step("kAlike", (tensor_name(self.row, a, self.scope, allow_list=True),)),),
         }
         try:
-            return shapes[word](*parts)
+            return readers[word](*parts)
         except TypeError:
             return self.row.fail(f"`{self.text}`: the number of arguments is wrong")
 
-    def reduced(self, source, dims, keep, target):
+    def reduced(self, source: str, dims: str, keep: str, target: str) -> Steps:
         given = self.scope.get(dims)
         if given is not None and is_array(given):
             return (*self.number(keep), Step("kReduced", (source, dims, target)))
         return (*self.number(dims), *self.number(keep), Step("kReducedOne", (source, target)))
 
-    def arguments(self):
+    def arguments(self) -> list[str]:
         """Names and numbers up to the closing parenthesis, as text."""
         parts, depth = [""], 0
         while True:
@@ -257,34 +271,34 @@ class Reader:
             else:
                 parts[-1] += token
 
-    def number(self, text):
+    def number(self, text: str) -> Steps:
         reader = Reader(self.row, text, self.scope, self.letters)
         steps = reader.sum()
         if reader.tokens:
             self.row.fail(f"`{text}` in `{self.text}` is not a number")
         return steps
 
-    def array(self, name):
+    def array(self, name: str) -> str:
         given = self.scope.get(name)
         if given is None or not is_array(given):
             self.row.fail(f"`{name}` in `{self.text}` is no array")
         return name
 
-    def sum(self):
+    def sum(self) -> Steps:
         steps = self.product()
         while self.tokens and self.tokens[0] in "+-":
             sign = self.take()
             steps = (*steps, *self.product(), Step(OPERATORS[sign]))
         return steps
 
-    def product(self):
+    def product(self) -> Steps:
         steps = self.atom()
         while self.tokens and self.tokens[0] in "*/":
             sign = self.take()
             steps = (*steps, *self.atom(), Step(OPERATORS[sign]))
         return steps
 
-    def atom(self):
+    def atom(self) -> Steps:
         token = self.take()
         if token == "-":
             return (Step("kLiteral"), *self.atom(), Step("kSubtract"))
@@ -303,7 +317,7 @@ class Reader:
             self.row.fail(f"`{token}` in `{self.text}` is no integer parameter, letter or number")
         return (Step("kInteger", (token,)),)
 
-    def function(self, word):
+    def function(self, word: str) -> Steps:
         self.take("(")
         parts = self.arguments()
         given = self.scope.get(parts[0])

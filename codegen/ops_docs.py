@@ -1,23 +1,26 @@
-"""docs/ops.md: how it is written and read, and the check that no operator lost its device call.
+"""Writes, reads and checks docs/ops.md.
 
     python codegen/ops_docs.py --check docs/ops.md      # compares the published table with ops.yaml and the families
     text = render(rows, called=590, offered=610)        # tests/op_coverage makes the rows by running
     table = parse(text)                                 # table.rows["add.Tensor"].runs
 
-A row says how an overload ran; those that the tables register and nothing reached are `not exercised`, and those with a CPU
-kernel only are `fallback`, with the reason of csrc/aten/fallbacks.yaml.
+A row says how an overload ran. Overloads that are registered but were not reached are `not exercised`. Overloads that only have a
+CPU kernel are `fallback`, with the reason from csrc/aten/fallbacks.yaml. The check fails if an operator has lost its device call.
 """
 
 import argparse
 import collections
 import re
 import sys
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from op_tables import TableError, read_device_table, read_plugin_table
+from device_table import read_device_table
 from plugin_ops import generated_overloads
+from plugin_table import PluginOp, read_plugin_table
 from registered import hand_written, merged, read_fallbacks
+from table_rows import TableError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,18 +40,18 @@ OWN = ("aclnn", "composition", "view", "host", "not exercised")  # a kernel of t
 class Row:
     name: str  # add.Tensor, npu::npu_rms_norm
     runs: str  # a key of KINDS
-    by: str = ""  # the aclnn functions; of a fallback the reason; of what was not exercised the function or the file
+    by: str = ""  # the aclnn functions; for a fallback the reason; if not exercised, the function or the file
     result: str = ""  # new, view, in place or nothing
-    dtypes: str = ""  # that ran: of the first tensor
+    dtypes: str = ""  # of the first tensor, in calls that succeeded
     status: str = ""  # equal, not compared, differs: ..., fails: ...
 
-    def cells(self):
+    def cells(self) -> tuple[str, ...]:
         return (self.name, self.runs, self.by, self.result, self.dtypes, self.status)
 
 
 @dataclass(frozen=True)
 class Table:
-    rows: dict  # name -> Row
+    rows: dict[str, Row]  # by name
     called: int  # aclnn functions that the plugin calls
 
 
@@ -59,19 +62,19 @@ HEAD = "| overload | runs as | by | result | dtypes | status |"
 INTRODUCTION = """\
 # Operators of the npu device
 
-Made by running: `scripts/ops-docs` runs samples of PyTorch's operator and module databases, forward and backward, and notes what
-each overload did on the device. [debugging.md](debugging.md) shows how to see that in a program of your own.
+`scripts/ops-docs` writes this table: it runs samples of PyTorch's operator and module databases, forward and backward, and
+records what each overload does on the device. [debugging.md](debugging.md) shows how to see that in your own program.
 The plugin calls {called} of the {offered} aclnn functions of the device.
 """
 COLUMNS = """\
-The result is new, a view, or written (in place); where that is not so as on the CPU, it counts as a difference. Dtypes are those
-of the first tensor, where the call succeeded. Status says whether the CPU computes the same from the same inputs, to the
-tolerances of `torch.testing.assert_close`; random and uninitialised results are not compared. What PyTorch takes apart before it
-reaches a device, such as `linear`, is not listed.
+The result is new, a view, or written in place; another kind than on the CPU counts as a difference. Dtypes are those of the first
+tensor in calls that succeeded. Status compares the result with the CPU's for the same inputs, with the tolerances of
+`torch.testing.assert_close`; random and uninitialised results are not compared. Operators that PyTorch decomposes before they
+reach a device, such as `linear`, are not listed.
 """
 
 
-def render(rows, called, offered):
+def render(rows: Collection[Row], called: int, offered: int) -> str:
     counts = collections.Counter(row.runs for row in rows)
     return "\n".join([
         INTRODUCTION.format(called=called, offered=offered),
@@ -87,10 +90,10 @@ def render(rows, called, offered):
     ])  # fmt: skip
 
 
-def parse(text):
+def parse(text: str) -> Table:
     counted = CALLED.search(text)
     if counted is None or HEAD not in text:
-        raise TableError("the published table of operators is not one; run scripts/ops-docs")
+        raise TableError("the file is not the table of operators; run scripts/ops-docs")
     rows = {}
     for line in text.partition(HEAD)[2].splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -99,26 +102,26 @@ def parse(text):
     return Table(rows, int(counted[1]))
 
 
-# ---- what the tables say ----
+# ---- the sources ----
 
 
 @dataclass(frozen=True)
 class Facts:
-    natives: dict  # overload -> device function or file, of those with a kernel of the plugin
-    fallbacks: dict  # overload -> reason, of those with a CPU kernel only
-    called: set  # aclnn functions
-    offered: set
+    natives: dict[str, str]  # overload with a kernel of the plugin -> device function or file
+    fallbacks: dict[str, str]  # overload with a CPU kernel only -> reason
+    called: set[str]  # aclnn functions that the plugin calls
+    offered: set[str]  # aclnn functions of the device table
 
 
-def called_functions(plugin, folder):
+def called_functions(plugin: Iterable[PluginOp], folder: Path) -> set[str]:
     calls = [call for op in plugin for call in (op.call, op.inplace, *op.scalar.values()) if call is not None]
     found = {call.function.name for call in calls}
-    for path in folder.glob("*.cpp"):
+    for path in folder.glob("*/*.cpp"):
         found |= set(re.findall(r"\bcall::(aclnn\w+)", path.read_text()))
     return found
 
 
-def read_facts(device_path, plugin_path, folder):
+def read_facts(device_path: Path, plugin_path: Path, folder: Path) -> Facts:
     device = read_device_table(device_path)
     plugin = read_plugin_table(plugin_path, device)
     natives = merged(generated_overloads(plugin), hand_written(folder))
@@ -127,8 +130,8 @@ def read_facts(device_path, plugin_path, folder):
     return Facts(natives, fallbacks, called_functions(plugin, folder), set(device))
 
 
-def losses(table, facts):
-    """Sentences about what the published table has and the sources have no more, or the other way round."""
+def losses(table: Table, facts: Facts) -> list[str]:
+    """One sentence for each difference between the published table and the sources."""
     found = []
     for name, row in table.rows.items():
         if row.runs != "fallback" and name in facts.fallbacks:
@@ -143,8 +146,8 @@ def losses(table, facts):
     return sorted(found)
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device-table", type=Path, default=ROOT / "softnpu/ops/aclnn.yaml")
     parser.add_argument("--plugin-table", type=Path, default=ROOT / "csrc/aten/ops.yaml")
     parser.add_argument("--families", type=Path, default=ROOT / "csrc/aten")
@@ -156,7 +159,7 @@ def main(arguments=None):
     except TableError as error:
         sys.exit(f"error: {error}")
     if found:
-        sys.exit("\n".join(f"error: {sentence}" for sentence in found) + "\nIf that is meant to be, run scripts/ops-docs.")
+        sys.exit("\n".join(f"error: {sentence}" for sentence in found) + "\nIf the change is intended, run scripts/ops-docs.")
 
 
 if __name__ == "__main__":

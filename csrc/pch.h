@@ -1,4 +1,4 @@
-// Precompiled once for the whole plugin: what most of its files include and none of them changes.
+// Headers of torch and the standard library that most files of the plugin include, precompiled once.
 #pragma once
 
 #include <ATen/TensorIterator.h>

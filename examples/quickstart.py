@@ -1,9 +1,9 @@
-"""Trains a small convolutional net on npu and, step by step beside it, on the CPU, and compares the two.
+"""Trains a small convolutional net on npu and on the CPU, step by step, and compares the two.
 
     python examples/quickstart.py [--device npu] [--epochs 10] [--batch-size 64]
 
-The data are the 1,797 handwritten digits that come with scikit-learn. Ends with status 1 if the losses differ, an operator ran
-on the CPU instead of the device, the checkpoint cannot be read on the CPU, or the net does not learn.
+The data are the 1,797 handwritten digits of scikit-learn. The exit status is 1 if the losses differ, an operator ran on the CPU
+instead of the device, the checkpoint cannot be read on the CPU, or the net does not learn.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def load_data():
 
 
 class Runner:
-    """A net, its optimizer and its share of the clock, on one device."""
+    """A net on one device, with its optimizer and the time of its steps."""
 
     def __init__(self, net, device):
         self.device = device
@@ -79,7 +79,7 @@ class Runner:
 
 
 def train(runner, reference, data, epochs, batch_size):
-    """Runs both over the same batches and returns the largest difference of their losses, relative to losses above 1."""
+    """Trains both on the same batches. Returns the largest difference of the losses, relative for losses above 1."""
     images, labels, test_images, test_labels = data
     difference = 0.0
     for epoch in range(1, epochs + 1):
@@ -96,7 +96,7 @@ def train(runner, reference, data, epochs, batch_size):
 
 
 def checkpoint_agrees(runner, images):
-    """Saves the net from its device, reads it on the CPU, and compares what the two make of the images."""
+    """Saves the net from its device, loads it on the CPU, and compares the outputs of both."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "digits.pt")
         torch.save(runner.net.state_dict(), file)
@@ -154,7 +154,7 @@ def main():
         f"CPU fallbacks {sum(fallbacks.values())} {fallbacks or ''}".strip(): not fallbacks,
         "checkpoint read back on the CPU": agrees,
     }
-    if arguments.epochs >= EPOCHS:  # fewer are too few to ask for it
+    if arguments.epochs >= EPOCHS:  # with fewer epochs the accuracy is not checked
         checks[f"test accuracy {accuracy:.2%}"] = accuracy >= ACCURACY
     for text, good in checks.items():
         print(f"{'ok    ' if good else 'FAILED'} {text}")

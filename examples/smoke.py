@@ -1,4 +1,4 @@
-"""The least that has to work: operators, autograd, an optimizer, streams, memory and errors, compared with the CPU."""
+"""A quick check of operators, autograd, an optimizer, streams, memory and errors, compared with the CPU."""
 
 import torch
 import torch_npu

@@ -1,4 +1,4 @@
-"""What every test of the plugin gets: the device, no fallback to the CPU unless it asks for one, and nothing left behind."""
+"""Fixtures and options of all tests. Operators that fall back to the CPU fail a test that is not marked `fallback`."""
 
 import gc
 import importlib.util
@@ -21,25 +21,27 @@ for folder in ("log", "ledger", "empty"):
 # Nothing is written to the user's home.
 os.environ.setdefault("ASCEND_PROCESS_LOG_PATH", f"{SCRATCH.name}/log")
 
-# What other processes hold of the device is none of a test's business.
+# Tests do not see the memory that other processes hold.
 os.environ.setdefault("SOFTNPU_LEDGER_DIR", f"{SCRATCH.name}/ledger")
 
-# Without the wheel only the code generators can be tested.
+# Without torch_npu only these folders are collected.
+WITHOUT_PLUGIN = {"codegen", "fuzz", "upstream"}
 INSTALLED = importlib.util.find_spec("torch_npu") is not None
-collect_ignore_glob = [] if INSTALLED else ["test_*.py", "clients/*", "ops/*", "models/*"]
+FOLDERS = {path.name for path in Path(__file__).parent.iterdir() if path.is_dir()}
+collect_ignore_glob = [] if INSTALLED else [f"{name}/*" for name in FOLDERS - WITHOUT_PLUGIN]
 
 
 def pytest_addoption(parser):
-    parser.addoption("--full", action="store_true", help="the tests that build or install something, too")
+    parser.addoption("--full", action="store_true", help="also run tests that build or install something, or take long")
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "full: builds or installs something; runs with --full only")
+    config.addinivalue_line("markers", "full: builds or installs something, or takes long; runs with --full only")
     config.addinivalue_line("markers", "fallback: runs operators on the CPU on purpose")
 
 
 def pytest_collection_finish():
-    # What is loaded by now stays until the end: gc.collect() of a test need not walk through it.
+    # Objects of the loaded modules live until the end: gc.collect() of a test skips them.
     gc.collect()
     gc.freeze()
 
@@ -55,7 +57,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(autouse=True)
 def no_fallback(request):
-    """Strict mode: an operator that npu lacks fails the test that uses it."""
+    """Strict fallback mode: an operator that npu lacks fails the test that uses it."""
     if not INSTALLED or "torch_npu" not in sys.modules:
         yield
         return
@@ -69,14 +71,14 @@ def no_fallback(request):
 
 @pytest.fixture(autouse=True)
 def seeded():
-    """Every test draws the same numbers, whichever ran before it."""
+    """A test draws the same random numbers whichever tests ran before it."""
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
 def flags_may_be_set(monkeypatch):
-    """Programs set flags of cuDNN. Some test imports torch.testing, which forbids that to the whole process."""
+    """Lets programs set cuDNN flags. torch.testing, once imported, forbids that in the whole process."""
     if "torch" in sys.modules:
         flags = sys.modules["torch"].backends.flags_frozen.__globals__
         monkeypatch.setitem(flags, "__allow_nonbracketed_mutation_flag", True)
@@ -84,7 +86,7 @@ def flags_may_be_set(monkeypatch):
 
 @pytest.fixture(scope="session")
 def python():
-    """Runs a program in a process of its own, away from the source tree, and gives the finished process."""
+    """Runs a program in a new Python process outside the source tree, and returns the finished process."""
 
     def run(program, *arguments, **environment):
         return subprocess.run(
@@ -101,7 +103,7 @@ def python():
 
 @pytest.fixture
 def empty_device():
-    """Nothing of earlier tests is held or cached. Tests that use it run before all others, which may leave something."""
+    """No tensor is held and no memory is cached. Tests with this fixture run first, because others may leave tensors behind."""
     import torch
 
     gc.collect()
@@ -110,9 +112,9 @@ def empty_device():
 
 
 @pytest.fixture(scope="session")
-def _children():
+def _fork_server():
     server = subprocess.Popen(
-        [sys.executable, ROOT / "tests" / "children.py"],
+        [sys.executable, ROOT / "tests" / "fork_server.py"],
         env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -123,8 +125,8 @@ def _children():
 
 
 @pytest.fixture(scope="session")
-def child(_children, tmp_path_factory):
-    """As `python`, in a process that is born with torch imported: for programs that say nothing about how Python starts."""
+def child(_fork_server, tmp_path_factory):
+    """As `python`, but in a forked process that has imported torch: faster, for programs that do not test the start of Python."""
 
     def run(program, *arguments, **environment):
         folder = tmp_path_factory.mktemp("child")
@@ -138,8 +140,8 @@ def child(_children, tmp_path_factory):
             "stdout": str(stdout),
             "stderr": str(stderr),
         }
-        print(json.dumps(request), file=_children.stdin, flush=True)
-        status = int(_children.stdout.readline())
+        print(json.dumps(request), file=_fork_server.stdin, flush=True)
+        status = int(_fork_server.stdout.readline())
         return subprocess.CompletedProcess(request["program"], status, stdout.read_text(), stderr.read_text())
 
     return run

@@ -1,10 +1,9 @@
-"""Ways to lay a tensor out in memory, comparison of npu with the CPU, a gate that holds a stream, and marks."""
+"""Tensors of every layout in memory, random tensors, and marks."""
 
 import os
 
 import pytest
 import torch
-from gate import Gate  # noqa: F401
 
 MIB = 1 << 20
 
@@ -14,8 +13,8 @@ cached = pytest.mark.skipif(not CACHED, reason="SOFTNPU_MEMORY_CHECK is set: mem
 two_devices = pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two devices")
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 
-# Name -> (shape of the base, what makes the tensor from it). The same is done to a base on either device, so that the strides and
-# the storage offset are the same too. All but three have the shape (3, 4, 5).
+# Name -> (shape of the base, function that makes the tensor from the base). The function is applied to a base on either device,
+# so that strides and storage offset are equal. All but three tensors have the shape (3, 4, 5).
 LAYOUTS = {
     "contiguous": ((3, 4, 5), lambda base: base),
     "transposed": ((5, 4, 3), lambda base: base.transpose(0, 2)),
@@ -51,34 +50,17 @@ def pair(layout, dtype=torch.float32, seed=0):
     return cpu, npu
 
 
-def assert_same(npu, cpu, rtol=1e-4, atol=1e-5, strides=True):
-    """npu holds what cpu holds, on the device: dtype, shape, strides and, within the tolerance, values."""
-    if isinstance(cpu, tuple | list):
-        assert len(npu) == len(cpu)
-        for one, other in zip(npu, cpu, strict=True):
-            assert_same(one, other, rtol, atol, strides)
-        return
-    if not isinstance(cpu, torch.Tensor):
-        assert npu == cpu
-        return
-    assert npu.device.type == "npu"
-    assert (npu.dtype, npu.shape) == (cpu.dtype, cpu.shape)
-    if strides and cpu.numel() > 0:
-        assert npu.stride() == cpu.stride()
-    torch.testing.assert_close(npu.detach().cpu(), cpu.detach(), rtol=rtol, atol=atol, equal_nan=True)
+def rand(*shape, seed=0):
+    """float64 between -1 and 1, the same in every run."""
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    return torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1
+
+
+def randn(*shape, seed=0, dtype=torch.float32):
+    """Normally distributed numbers, the same in every run."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def needs_torch(major, minor, why):
-    """Mark: skipped with a torch that is older; why says what that one lacks."""
+    """Mark: the test is skipped with an older torch; `why` names what that torch lacks."""
     return pytest.mark.skipif((major, minor) > TORCH, reason=f"torch before {major}.{minor}: {why}")
-
-
-def on_both(function, rtol=1e-4, atol=1e-5):
-    """What function("cpu") gives, after function("npu") gave the same: tensors, or trees of them. Both start from one seed."""
-    results = []
-    for device in ("cpu", "npu"):
-        torch.manual_seed(0)
-        results.append(torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.detach().cpu(), function(device)))
-    cpu, npu = results
-    torch.testing.assert_close(npu, cpu, rtol=rtol, atol=atol, equal_nan=True)
-    return cpu

@@ -1,10 +1,10 @@
-"""What whole networks cost on npu, as ratios to CPU PyTorch in the same run: a training step and inference.
+"""The cost of networks on npu, as ratios to CPU PyTorch in the same run: a training step and inference.
 
     scripts/bench models                        every network at 1 and 2 threads
     scripts/bench models --case 'GPT training'  those whose name begins so
     scripts/bench models --json results.json    also writes the numbers there
 
-The geometric mean of all and the worst of all have bars; the exit status is 1 where one is missed.
+The geometric mean and the worst ratio have bars; the exit status is 1 if one is missed.
 """
 
 import argparse

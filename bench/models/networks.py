@@ -1,4 +1,4 @@
-"""The networks that are timed: their usual definitions, small enough that a step takes tens of milliseconds on two cores."""
+"""The networks of the benchmark: their usual definitions, small enough for steps of tens of milliseconds on two cores."""
 
 import torch
 from torch import nn
@@ -106,7 +106,7 @@ class LanguageLSTM(nn.Module):
 
 
 class _Block(nn.Module):
-    """One layer of a transformer, normalised before (GPT) or after (BERT) its two halves."""
+    """A layer of a transformer with the norms before (GPT) or after (BERT) its two halves."""
 
     def __init__(self, width, heads, causal):
         super().__init__()

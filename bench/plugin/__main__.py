@@ -1,11 +1,11 @@
-"""What torch_npu costs, as ratios to CPU PyTorch in the same run.
+"""The cost of operators on npu, as ratios to CPU PyTorch in the same run.
 
     scripts/bench ops                          every case at 1 and 2 threads, the best of three runs
     scripts/bench ops --case 'add 64x64'       those whose name begins so
     scripts/bench ops --threads 1 --runs 1     one number of threads, one run
     scripts/bench ops --json results.json      also writes the numbers there
 
-A case that misses its bar is marked; the exit status then is 1.
+A case that misses its bar is marked, and the exit status is 1.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What is compared, and the ratio that each case has to reach: `bar` is promised, `stretch` is hoped for."""
+"""The cases, each with two ratios: `bar` must be reached, `stretch` is the goal."""
 
 import ctypes
 import functools
@@ -27,7 +27,7 @@ ARITHMETIC = {
     "where": lambda a, b, mask: lambda: torch.where(mask, a, b),
 }
 
-# What networks call most; their median has a bar, and each by itself a wider one.
+# The operators that networks call most. Their median has a bar, and each has a wider one.
 SMALL = {
     **ARITHMETIC,
     "abs": lambda a, b, mask: lambda: a.abs(),

@@ -1,4 +1,4 @@
-"""How the cost of an operator grows with what else there is: live blocks, streams, devices, threads.
+"""The cost of an operator as a function of the number of live blocks, streams, devices and threads.
 
     scripts/bench growth                  all of it
     scripts/bench growth --json FILE      also writes the numbers there

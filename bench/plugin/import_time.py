@@ -1,4 +1,4 @@
-"""How long `import torch` takes with the plugin's autoload, against without."""
+"""The ratio of the times of `import torch` with and without the plugin's autoload."""
 
 import os
 import statistics

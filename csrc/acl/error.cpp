@@ -19,7 +19,7 @@ namespace {
 
 std::atomic<Annotator> annotator{nullptr};
 
-// The tasks whose failures were described last.
+// The last tasks whose failures were described.
 class DescribedTasks {
  public:
   static DescribedTasks& get() {
@@ -43,8 +43,8 @@ class DescribedTasks {
   std::deque<std::string> tasks_;
 };
 
-// The task that the software device's message is about, "device 0, stream 1, task 5": the first that is named, since a failure
-// of a wait names the task that was waited for before itself. Empty if it names none.
+// The failed task in a message of the software device, "device 0, stream 1, task 5". It is the first task that the message names:
+// the failure of a wait names the task that was waited for before the wait itself. Empty if the message names no task.
 std::string task_in(const std::string& message) {
   constexpr std::string_view kBegin = " (device ";
   for (size_t at = message.find(kBegin); at != std::string::npos; at = message.find(kBegin, at + 1)) {
@@ -57,7 +57,7 @@ std::string task_in(const std::string& message) {
   return {};
 }
 
-// Without the function and code that the device may have put around it: the exception's text has them already.
+// The recent message without the function and the code around it, which the text of the exception has already.
 std::string recent_message(const std::string& function, const std::string& code_and_name) {
   const char* recent = ACL_FN(aclGetRecentErrMsg)();
   std::string_view message = recent == nullptr ? std::string_view() : std::string_view(recent);
@@ -67,7 +67,7 @@ std::string recent_message(const std::string& function, const std::string& code_
   return std::string(message);
 }
 
-// The first line, if TORCH_NPU_COMPACT_ERROR_OUTPUT asks for that; the whole text then goes to the device's log.
+// With TORCH_NPU_COMPACT_ERROR_OUTPUT=1 the first line; the whole text then goes to the log of the device library.
 std::string compact(std::string text) {
   const size_t end = text.find('\n');
   if (!options().compact_errors || end == std::string::npos) return text;
@@ -77,7 +77,7 @@ std::string compact(std::string text) {
 
 struct Described {
   std::string text;
-  bool is_news;  // no text about that task was made before
+  bool is_new;  // the task was not described before
 };
 
 Described describe_and_note(aclError code, const char* function) {
@@ -85,11 +85,11 @@ Described describe_and_note(aclError code, const char* function) {
   const std::string name = known == nullptr ? "an unknown code" : known;
   const std::string message = recent_message(function, c10::str(code, " ", name));
   std::string task = task_in(message);
-  const bool is_news = task.empty() || DescribedTasks::get().add(std::move(task));
+  const bool is_new = task.empty() || DescribedTasks::get().add(std::move(task));
   std::string text = c10::str(function, " failed with ", name, " (", code, ")", message.empty() ? "" : ": ", message);
   if (logs(LogPart::kAcl, LogLevel::kError)) log(LogPart::kAcl, LogLevel::kError, text);
   if (const Annotator more = annotator.load(std::memory_order_acquire)) text += more(code, function, text);
-  return {compact(printable(text)), is_news};
+  return {compact(printable(text)), is_new};
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ std::string describe(aclError code, const char* function) { return describe_and_
 
 std::optional<std::string> describe_once(aclError code, const char* function) {
   Described described = describe_and_note(code, function);
-  return described.is_news ? std::optional(std::move(described.text)) : std::nullopt;
+  return described.is_new ? std::optional(std::move(described.text)) : std::nullopt;
 }
 
 void fail(aclError code, const char* function) {
@@ -113,7 +113,7 @@ void warn_if_failed(aclError code, const char* function) noexcept {
   try {
     const std::string text = describe(code, function);
     if (options().warnings) TORCH_WARN(text);
-  } catch (...) {  // a warning turned into an error has nobody to go to
+  } catch (...) {  // Python may turn a warning into an exception
   }
 }
 

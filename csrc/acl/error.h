@@ -1,10 +1,10 @@
-// Codes of the device library become one kind of C++ exception, here and nowhere else.
+// Turns error codes of the device library into C++ exceptions. No other file does so.
 //
 //   acl::check(ACL_FN(aclrtSynchronizeStream)(stream), "aclrtSynchronizeStream");
 //
-// The exception is a c10::Error (RuntimeError in Python), c10::NotImplementedError where an operator lacks a data type, or
-// c10::OutOfMemoryError where the device has no memory left. Its text holds the function, the code and its name, and the device's
-// own message, which names the operator where a task failed.
+// The exception is a c10::Error (RuntimeError in Python), c10::NotImplementedError if an operator lacks a data type, or
+// c10::OutOfMemoryError if the device has no memory left. Its text contains the function, the code and its name, and the message
+// of the device library, which names the operator if a task failed.
 #pragma once
 
 #include <c10/macros/Export.h>
@@ -23,23 +23,24 @@ inline void check(aclError code, const char* function) {
     fail(code, function);
 }
 
-// For destructors and other places that must not throw: one warning instead of an exception.
+// Warns instead of throwing, for destructors and other code that must not throw.
 C10_EXPORT void warn_if_failed(aclError code, const char* function) noexcept;
 
-// Whether a call that waits says by `code` that work failed on the device. Other codes are about the call: what it asks for
-// is not possible, such as a wait for a stream that is captured.
+// Whether `code`, returned by a call that waits, means that work failed on the device. Other codes mean that the call itself was
+// refused, such as a wait for a captured stream.
 C10_EXPORT bool is_failed_work(aclError code);
 
-// The text that fail() would throw. Takes the device's recent message away.
+// The text that fail() would throw. Clears the recent message of the device library.
 C10_EXPORT std::string describe(aclError code, const char* function);
 
-// The same, or nothing if the text of that failed task was made before: a stream that waits for a failed one fails with it.
+// The same, or nothing if the failure of this task was described before: a stream that waits for a failed stream fails with the
+// same task.
 C10_EXPORT std::optional<std::string> describe_once(aclError code, const char* function);
 
 // Whether `code` says that the device has no memory left.
 C10_EXPORT bool is_out_of_memory(aclError code);
 
-// What describe() appends: more about a failure of `function`, given the text so far; empty if nothing is known.
+// Returns a text that describe() appends to `text`, its description of a failure of `function`; empty for nothing.
 using Annotator = std::string (*)(aclError code, const char* function, const std::string& text);
 C10_EXPORT void set_annotator(Annotator annotator);
 

@@ -84,7 +84,7 @@ void* open(const fs::path& path) {
               reason == nullptr ? "unknown reason" : reason, ". The installation may be incomplete. ", kAdvice, ".");
 }
 
-// The calls below are made before the library counts as loaded, so that ACL_FN cannot be used.
+// For calls before Library::get() has returned, when ACL_FN cannot be used.
 template <typename Function>
 Function function_of(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
@@ -107,7 +107,7 @@ std::string soc_of(void* library) {
 
 class Library {
  public:
-  // Leaked: others may call the device until the very end of the process.
+  // Never destroyed: the device library is called until the process has ended.
   static Library& get() {
     static Library* const library = load();
     return *library;
@@ -129,7 +129,7 @@ class Library {
   static Library* load() {
     const VisibleDevices visible;
     auto* const library = new Library(choose());
-    uint32_t count = 0;  // so that the list is read while it is there
+    uint32_t count = 0;  // this call makes the library read the list while `visible` lives
     if (const auto get = FUNCTION_OF(library->runtime_, aclrtGetDeviceCount)) get(&count);
     return library;
   }
@@ -163,7 +163,7 @@ class Library {
   void* runtime_;
   LibraryInfo info_;
   std::mutex mutex_;
-  std::vector<void*> operators_;  // loaded when first asked for
+  std::vector<void*> operators_;  // loaded at the first find_operator()
 };
 
 }  // namespace

@@ -1,9 +1,10 @@
-// Functions of the device library by name, typed by the ABI's headers and bound at their first use. Nothing is linked.
+// Functions of the device library, looked up by name at their first call. The headers of the ABI give their types. No device
+// library is linked.
 //
 //   ACL_CALL(aclrtMalloc, &pointer, bytes, ACL_MEM_MALLOC_HUGE_FIRST);   // throws on failure
-//   aclError code = ACL_FN(aclrtQueryEventStatus)(event, &status);       // hands the code out
+//   aclError code = ACL_FN(aclrtQueryEventStatus)(event, &status);       // returns the code
 //
-// A missing library or function is one c10::Error at the call that needs it. Thread-safe; a bound call costs one load.
+// A missing library or function is a c10::Error of the first call. After the first call the look-up costs one load. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +16,14 @@
 
 namespace torch_npu::acl {
 
-// The address of a function of libascendcl, or else of the operator libraries; throws if no library of the set has it.
+// The address of a function of libascendcl or, if it is not there, of the operator libraries. Throws if none of them has it.
 C10_EXPORT void* require_symbol(const char* name);
 
-// The same without operator libraries, null if there is none. For functions that older libraries lack.
+// The same of libascendcl only; null if it has no such function. For functions that older libraries lack.
 C10_EXPORT void* find_symbol(const char* name);
 
-// An aclnn or aclTensor function: libopapi and what it depends on, then custom operator libraries; null if absent. Throws only if
-// the operator library itself cannot be loaded.
+// An aclnn or aclTensor function, from libopapi and its dependencies or else from custom operator libraries; null if there is
+// none. Throws only if libopapi cannot be loaded.
 C10_EXPORT void* find_op_symbol(const char* name);
 
 template <size_t kSize>

@@ -15,7 +15,7 @@ constexpr const char* kOfAscend = "ASCEND_RT_VISIBLE_DEVICES";
 
 std::atomic<bool> follows_cuda{false};
 
-// As CUDA reads it: what is no number ends the list. None where devices have other names than numbers.
+// As CUDA reads the list: the first item that is not a number ends it. Nothing if devices are named by UUIDs.
 std::optional<std::string> numbers_of(std::string_view text) {
   if (text.starts_with("GPU-") || text.starts_with("MIG-")) return std::nullopt;
   std::string numbers;

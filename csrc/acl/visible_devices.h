@@ -1,14 +1,16 @@
-// CUDA_VISIBLE_DEVICES for the device library, which knows ASCEND_RT_VISIBLE_DEVICES alone: what a program for CUDA sets, before
-// it uses a device, says which NPUs it has. ASCEND_RT_VISIBLE_DEVICES has the last word where it is set.
+// Makes the device library honour CUDA_VISIBLE_DEVICES, for programs that were written for CUDA.
 //
-//   const VisibleDevices visible;   // the library reads the list in this scope; then the environment is as it was
+//   const VisibleDevices visible;   // the device library reads its list of devices in this scope
+//
+// The device library reads ASCEND_RT_VISIBLE_DEVICES only. While an object lives, this variable has the value of
+// CUDA_VISIBLE_DEVICES, unless it was set already. Not thread-safe, because it changes the environment.
 #pragma once
 
 #include <c10/macros/Export.h>
 
 namespace torch_npu::acl {
 
-// Off at first. Of no effect on a library that is loaded.
+// Off at first. No effect after the device library is loaded.
 C10_EXPORT void follow_visible_devices_of_cuda(bool on);
 
 class C10_EXPORT VisibleDevices {

@@ -1,4 +1,4 @@
-// Devices, waiting, errors, and what a program without Python begins and ends with.
+// The public functions for devices, waits and errors, and init_npu() and finalize_npu() for programs without Python.
 #include "core/device.h"
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 #include "acl/error_codes/rt_error_codes.h"
 #include "acl/symbol.h"
 #include "core/memory/allocator.h"
-#include "core/memory/uncached_memory.h"
+#include "core/stream/after_synchronize.h"
 #include "core/stream/sync_debug.h"
 #include "core/stream/wait.h"
 #include "torch_npu/csrc/core/npu/NPUFunctions.h"

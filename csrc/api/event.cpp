@@ -10,7 +10,7 @@ namespace {
 
 torch_npu::NPUStream core_stream(const NPUStream& stream) { return torch_npu::NPUStream(stream.unwrap()); }
 
-// Those that other processes can open are not taken from the pool, where they would stay open.
+// A shared event does not come from the pool: other processes could still open it after it was returned.
 bool is_shared(unsigned int flags) { return (flags & ACL_EVENT_IPC) != 0; }
 
 void release(torch_npu::PooledEvent* event, unsigned int flags) noexcept {

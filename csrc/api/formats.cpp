@@ -1,4 +1,4 @@
-// Tensors in formats, and the mask of dropout.
+// The public functions for storage formats and for the mask of dropout.
 #include <ATen/ops/empty.h>
 #include <third_party/op-plugin/op_plugin/include/ops.h>
 

@@ -1,9 +1,9 @@
-// The value of CPU_AFFINITY_CONF: which cores threads run on that use a device.
+// The value of CPU_AFFINITY_CONF: the cores on which threads that use a device run.
 //
 //   CPU_AFFINITY_CONF=1                     each device gets an equal range of the process's cores
 //   CPU_AFFINITY_CONF=1,npu0:0-3,npu1:4-7   these cores for these devices
 //
-// Mode 2 gives threads of certain tasks their own cores on hardware; here it means the same as 1. core/affinity.h binds threads.
+// On hardware, mode 2 gives some threads cores of their own. Here it means the same as 1. core/affinity.h binds the threads.
 #pragma once
 
 #include <cstdint>

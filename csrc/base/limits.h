@@ -1,4 +1,4 @@
-// Limits of the plugin that several rooms need.
+// Limits that several folders of the plugin use.
 #pragma once
 
 namespace torch_npu {

@@ -1,5 +1,5 @@
-// A mutex of four bytes for short sections on the path of every operator: one atomic operation each way when nobody else wants
-// it.
+// A mutex of four bytes for short sections in the path of every operator. Without contention, lock() and unlock() take one atomic
+// operation each.
 //
 //   const std::lock_guard lock(lock_);
 #pragma once

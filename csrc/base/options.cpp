@@ -1,5 +1,6 @@
 #include "base/options.h"
 
+#include <arpa/inet.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ bool parse_text(std::string_view value, std::string& out) {
   return true;
 }
 
-// Writes `factor` times the number.
+// Sets `out` to `factor` times the number, or to -1 for a negative number.
 bool parse_timeout(std::string_view value, int64_t least, int64_t factor, int64_t& out) {
   int64_t number = 0;
   if (!parse_number(value, least, INT32_MAX, number)) return false;
@@ -76,13 +77,20 @@ bool parse_strict(std::string_view value, Options& options) {
   return true;
 }
 
-// `parse` leaves the default in place and answers false for a bad value.
+bool parse_device_log_level(std::string_view value, Options& options) {
+  int64_t level = 0;
+  if (!parse_number(value, 0, 4, level)) return false;
+  options.logs_operators = level <= 1;
+  return true;
+}
+
+// `parse` returns false for a bad value and then leaves the default in place.
 struct Setting {
   OptionDoc doc;
   bool (*parse)(std::string_view value, Options& options);
 };
 
-// In this order: a later row may only add to what an earlier one set.
+// Read in this order: a later row may change a value that an earlier row set.
 constexpr std::array kSettings = {
     Setting{{"TORCH_NPU_LIBRARY_PATH", "a folder with libascendcl.so, that file, or softnpu", "installed CANN, else softnpu",
              "the device library to use; softnpu: the one that torch_npu brings along"},
@@ -92,18 +100,18 @@ constexpr std::array kSettings = {
     Setting{{"ASCEND_HOME_PATH", "a folder", "none", "where CANN is installed"},
             [](std::string_view value, Options& o) { return parse_text(value, o.cann_home); }},
     Setting{{"ASCEND_CUSTOM_OPP_PATH", "folders separated by colons", "none",
-             "where operators are looked for that libopapi.so lacks, in op_api/lib/libcust_opapi.so"},
+             "folders whose op_api/lib/libcust_opapi.so has operators that libopapi.so lacks"},
             [](std::string_view value, Options& o) { return parse_text(value, o.custom_op_path); }},
-    Setting{
-        {"PYTORCH_NPU_ALLOC_CONF", "key:value pairs separated by commas; see memory.md", "none",
-         "settings of the caching allocator, such as max_split_size_mb:128; what is wrong is an error at the first allocation"},
-        [](std::string_view value, Options& o) { return parse_text(value, o.allocator); }},
+    Setting{{"PYTORCH_NPU_ALLOC_CONF", "key:value pairs separated by commas; see memory.md", "none",
+             "settings of the caching allocator, such as max_split_size_mb:128; a mistake is an error at the first allocation"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.allocator); }},
     Setting{{"PYTORCH_ALLOC_CONF", "the same", "none", "the same for every accelerator; an error if both are set"},
             [](std::string_view value, Options& o) { return parse_text(value, o.shared_allocator); }},
     Setting{{"OOM_SNAPSHOT_ENABLE", "0, 1 or 2", "0",
              "a snapshot of memory is written when it runs out; 1: with the history of all allocations, 2: without"},
             parse_oom_snapshot},
-    Setting{{"OOM_SNAPSHOT_PATH", "a folder", "the current one", "where such snapshots go, as oom_snapshot_PID_TIME.pickle"},
+    Setting{{"OOM_SNAPSHOT_PATH", "a folder", "the current one",
+             "the folder of these snapshots, which are named oom_snapshot_PID_TIME.pickle"},
             [](std::string_view value, Options& o) { return parse_text(value, o.oom_snapshot_dir); }},
     Setting{{"PYTORCH_NO_NPU_MEMORY_CACHING", "0 or 1", "0, or 1 with SOFTNPU_MEMORY_CHECK",
              "1: every tensor is an allocation of the device, given back as soon as the streams that use it are done; slow"},
@@ -115,10 +123,8 @@ constexpr std::array kSettings = {
         {"TASK_QUEUE_ENABLE", "0, 1 or 2", "1", "0: the same as ASCEND_LAUNCH_BLOCKING=1; 1 and 2: operators run asynchronously"},
         parse_queue_level},
     Setting{{"INF_NAN_MODE_ENABLE", "0 or 1", "1",
-             "0, together with INF_NAN_MODE_FORCE_DISABLE=1: infinity and NaN become the largest number and 0, and an overflow "
-             "sets the "
-             "device's flag; alone an error of the "
-             "first use of a chip that has infinity and NaN, and without effect on one that has not"},
+             "0 with INF_NAN_MODE_FORCE_DISABLE=1: infinity and NaN become the largest number and 0, and an overflow sets the "
+             "device's flag; 0 alone: an error at the first use of a chip that has infinity and NaN, no effect on other chips"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.inf_nan); }},
     Setting{{"INF_NAN_MODE_FORCE_DISABLE", "0 or 1", "0", "1: INF_NAN_MODE_ENABLE=0 is allowed"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.may_saturate); }},
@@ -137,8 +143,7 @@ constexpr std::array kSettings = {
             [](std::string_view value, Options& o) { return parse_affinity(value, o.affinity); }},
     Setting{{"TORCH_ACL_INIT_CONFIG_PATH", "a file", "none", "the JSON file that aclInit is given"},
             [](std::string_view value, Options& o) { return parse_text(value, o.init_config); }},
-    Setting{{"TORCH_NPU_DEVICE_CAPABILITY", "two numbers such as 8.0", "none",
-             "what torch.npu.get_device_capability() says, for programs that ask"},
+    Setting{{"TORCH_NPU_DEVICE_CAPABILITY", "two numbers such as 8.0", "none", "the value of torch.npu.get_device_capability()"},
             [](std::string_view value, Options& o) { return parse_version(value, o.device_capability); }},
     Setting{{"TORCH_TRANSFER_TO_NPU", "0 or 1", "0", "1: torch_npu.contrib.transfer_to_npu is imported with torch_npu"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.transfer_to_npu); }},
@@ -159,8 +164,12 @@ constexpr std::array kSettings = {
          "nothing"},
         [](std::string_view value, Options& o) { return parse_log_levels(value, o.logs); }},
     Setting{{"TORCH_NPU_LOGS_FILTER", "words with + or -, separated by commas", "none",
-             "of those lines only the ones that hold a word with +, and none that holds a word with -"},
+             "drops lines that contain a word with -, and lines that contain none of the words with +"},
             [](std::string_view value, Options& o) { return is_log_filter(value) && parse_text(value, o.logs_filter); }},
+    Setting{{"ASCEND_GLOBAL_LOG_LEVEL", "0 (debug), 1 (info), 2 (warning), 3 (error) or 4 (none)", "3",
+             "0 and 1: the device library's log gets a line for each operator that is launched, with its"
+             " name, shapes, dtypes, stream and Python line; slower"},
+            parse_device_log_level},
     Setting{
         {"TORCH_NPU_DEBUG", "0 or 1", "0",
          "1: the Python line, shapes and dtypes of each launch are remembered, and the error of a failed operator names them; "
@@ -186,8 +195,15 @@ constexpr std::array kSettings = {
             [](std::string_view value, Options&) { return value == "0" || value == "1"; }},
 };
 
+// Checks of variables without effect.
 bool is_switch(std::string_view value, Options&) { return value == "0" || value == "1"; }
 bool is_anything(std::string_view, Options&) { return true; }
+bool is_ip_address(std::string_view value, Options&) {
+  in6_addr parsed{};
+  const std::string text(value);
+  return inet_pton(AF_INET, text.c_str(), &parsed) == 1 || inet_pton(AF_INET6, text.c_str(), &parsed) == 1;
+}
+bool is_algorithm(std::string_view value, Options&) { return value.find("level") != std::string_view::npos; }
 template <int kLeast, int kMost>
 bool is_number(std::string_view value, Options&) {
   int64_t number = 0;
@@ -207,8 +223,10 @@ bool is_one_of(std::string_view value, Options&) {
 constexpr std::string_view kTruths[] = {"True", "False", "true", "false", "1", "0"};
 constexpr std::string_view kCacheModes[] = {"enable", "disable", "force"};
 constexpr std::string_view kLegacyKeys[] = {"randomness"};
+constexpr std::string_view kDeterminism[] = {"true", "false", "strict", "1", "0"};
+constexpr std::string_view kNoHccl = "there is no hccl yet; with CANN, CANN reads it";
 
-// Checked, documented, and without effect.
+// Variables that are checked and documented but have no effect.
 constexpr std::array kAccepted = {
     Setting{{"COMBINED_ENABLE", "0 or 1", "0", "a view of any strides is copied by one operator of the device"}, is_switch},
     Setting{{"TRI_COMBINED_ENABLE", "0 or 1", "0", "as COMBINED_ENABLE"}, is_switch},
@@ -222,17 +240,17 @@ constexpr std::array kAccepted = {
     Setting{{"ACL_OP_INIT_MODE", "0, 1 or 2", "2", "operators are called by aclnn, never by aclop"}, is_number<0, 2>},
     Setting{{"ACLNN_CACHE_LIMIT", "a whole number", "none", "executors are not cached by arguments"}, is_number<0, INT32_MAX>},
     Setting{{"HOST_CACHE_CAPACITY", "a whole number", "none", "executors are not cached by arguments"}, is_number<0, INT32_MAX>},
-    Setting{{"PER_STREAM_QUEUE", "0 or 1", "0", "every stream has a queue and a thread of its own, whatever it is"}, is_switch},
-    Setting{{"TORCH_NPU_USE_COMPATIBLE_IMPL", "0 or 1", "0", "results are PyTorch's own, whatever it is"}, is_switch},
+    Setting{{"PER_STREAM_QUEUE", "0 or 1", "0", "every stream always has a queue and a thread of its own"}, is_switch},
+    Setting{{"TORCH_NPU_USE_COMPATIBLE_IMPL", "0 or 1", "0", "results are always PyTorch's own"}, is_switch},
     Setting{{"TORCH_NPU_LEGACY_IMPL_LIST", "randomness", "none", "there are no older implementations"}, is_one_of<kLegacyKeys>},
     Setting{{"TORCH_NPU_LAZY_FUSION", "True or False", "False", "small operators are not fused"}, is_one_of<kTruths>},
     Setting{{"GE_INIT_DISABLE", "0 or 1", "0", "there is no graph engine to initialise"}, is_switch},
     Setting{{"DUMP_GE_GRAPH", "1, 2 or 3", "none", "there is no graph engine whose graphs could be written"}, is_number<1, 3>},
     Setting{{"DUMP_GRAPH_LEVEL", "1 to 4", "none", "there is no graph engine whose graphs could be written"}, is_number<1, 4>},
     Setting{{"bmmv2_enable", "0 or 1", "0", "there is one implementation of batched products"}, is_switch},
-    Setting{{"MULTI_STREAM_MEMORY_REUSE", "0, 1, 2 or 3", "1",
-             "memory that other streams used is given out again when they are done, whatever it is"},
-            is_number<0, 3>},
+    Setting{
+        {"MULTI_STREAM_MEMORY_REUSE", "0, 1, 2 or 3", "1", "memory that other streams used is always reused after they are done"},
+        is_number<0, 3>},
     Setting{{"NPU_SHMEM_SYMMETRIC_SIZE", "bytes, or a number with a suffix", "none", "there is no symmetric memory"},
             is_anything},
     Setting{{"TORCH_NPU_SANITIZER", "0 or 1", "0", "SOFTNPU_RACE_CHECK finds streams that use memory without order"}, is_switch},
@@ -249,12 +267,25 @@ constexpr std::array kAccepted = {
     Setting{{"PROF_CONFIG_PATH", "a file", "none", "there is no profiler of the device yet"}, is_anything},
     Setting{{"KINETO_USE_DAEMON", "0 or 1", "0", "there is no profiler of the device yet"}, is_switch},
     Setting{{"MSMONITOR_USE_DAEMON", "0 or 1", "0", "there is no profiler of the device yet"}, is_switch},
+    Setting{{"HCCL_WHITELIST_DISABLE", "0 or 1", "1", kNoHccl}, is_switch},
+    Setting{{"HCCL_IF_IP", "an IPv4 or IPv6 address", "none", kNoHccl}, is_ip_address},
+    Setting{{"HCCL_CONNECT_TIMEOUT", "seconds, a whole number", "120", kNoHccl}, is_number<0, INT32_MAX>},
+    Setting{{"HCCL_EXEC_TIMEOUT", "seconds, a whole number", "1836", kNoHccl}, is_number<0, INT32_MAX>},
+    Setting{{"HCCL_EVENT_TIMEOUT", "seconds, a whole number", "1868", kNoHccl}, is_number<0, INT32_MAX>},
+    Setting{{"HCCL_BUFFSIZE", "MiB, a whole number of at least 1", "200", kNoHccl}, is_number<1, INT32_MAX>},
+    Setting{{"HCCL_ALGO", "settings separated by semicolons, such as level0:NA;level1:ring", "none", kNoHccl}, is_algorithm},
+    Setting{{"HCCL_DETERMINISTIC", "true, false, strict, 1 or 0", "false", kNoHccl}, is_one_of<kDeterminism>},
+    Setting{{"HCCL_RDMA_TC", "a whole number from 0 to 255", "132", kNoHccl}, is_number<0, 255>},
+    Setting{{"HCCL_RDMA_SL", "a whole number from 0 to 7", "4", kNoHccl}, is_number<0, 7>},
+    Setting{{"HCCL_BLOCKING_WAIT", "0 or 1", "0", "there is no process group of hccl yet"}, is_switch},
+    Setting{{"HCCL_ASYNC_ERROR_HANDLING", "0, 1, 2 or 3", "1", "there is no process group of hccl yet"}, is_number<0, 3>},
+    Setting{{"HCCL_DESYNC_DEBUG", "0 or 1", "0", "there is no process group of hccl yet"}, is_switch},
 };
 
 struct Loaded {
   Options options;
   std::vector<std::string> warnings;
-  std::vector<std::string> set;  // for the log
+  std::vector<std::string> set;  // "NAME=value" of each variable that is set, for the log
 };
 
 Loaded read_environment() {

@@ -2,9 +2,9 @@
 //
 //   if (options().launch_blocking) ...
 //
-// Read once, by the first call of options(). Unset or empty means the default. A bad value stops nothing: one warning names the
-// variable, its value, what is allowed and what is used instead. Some variables are known to users of other devices and mean
-// nothing here: they are checked all the same, and their rows of the document say why they have no effect.
+// The environment is read once, by the first call of options(). Unset or empty means the default. After a bad value the program
+// goes on: one warning names the variable, its value, the allowed values and the value in use. Some variables of other devices
+// have no effect here. Their values are checked too, and their rows of docs/environment.md give the reason.
 #pragma once
 
 #include <c10/macros/Export.h>
@@ -43,12 +43,13 @@ struct Options {
   bool compact_errors = false;                           // TORCH_NPU_COMPACT_ERROR_OUTPUT
   bool warnings = true;                                  // TORCH_NPU_WARNING_DISABLE=0
   LogLevels logs = kNoLogs;                              // TORCH_NPU_LOGS
+  bool logs_operators = false;                           // ASCEND_GLOBAL_LOG_LEVEL is 0 or 1
   std::string logs_filter;                               // TORCH_NPU_LOGS_FILTER
   Affinity affinity;                                     // CPU_AFFINITY_CONF
   std::string init_config;                               // TORCH_ACL_INIT_CONFIG_PATH
   std::optional<std::pair<int, int>> device_capability;  // TORCH_NPU_DEVICE_CAPABILITY
   bool transfer_to_npu = false;                          // TORCH_TRANSFER_TO_NPU
-  // The start of what torch.npu.debug switches; expressions are checked there.
+  // First values of the switches of torch.npu.debug, which checks the expressions.
   std::string force_fallback;                   // TORCH_NPU_FORCE_FALLBACK
   std::string compare;                          // TORCH_NPU_COMPARE
   bool compare_raise = false;                   // TORCH_NPU_COMPARE_RAISE

@@ -1,4 +1,4 @@
-// Reading settings: a text cut at a separator, without the spaces around its parts, and numbers.
+// Parsing of settings: lists with a separator, and numbers.
 //
 //   for (const std::string_view item : split("+memory, -acl", ',')) ...
 #pragma once
@@ -16,7 +16,7 @@ inline std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// None of an empty text; an empty part counts.
+// The parts between separators, without spaces and tabs around them. Parts may be empty. An empty text has no parts.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   if (text.empty()) return parts;
@@ -27,7 +27,7 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
   return parts;
 }
 
-// Whether `text` is a whole number from `least` to `most`; only then `out` is changed.
+// Returns false, and leaves `out` unchanged, unless `text` is a whole number from `least` to `most`.
 inline bool parse_number(std::string_view text, int64_t least, int64_t most, int64_t& out) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 
-namespace torch_npu::acl {
+namespace torch_npu {
 namespace {
 
 bool is_shown(unsigned char byte) { return (byte >= 0x20 && byte != 0x7F) || byte == '\n' || byte == '\t'; }
 
-// How many bytes the character of UTF-8 has that `text` begins with; 0 if there is none.
+// The number of bytes of the UTF-8 character at the start of `text`; 0 if there is none.
 size_t character_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return is_shown(first) ? 1 : 0;
@@ -43,4 +43,4 @@ std::string printable(std::string_view text) {
   return result;
 }
 
-}  // namespace torch_npu::acl
+}  // namespace torch_npu

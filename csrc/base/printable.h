@@ -1,4 +1,4 @@
-// Text of others, made fit for messages: Python takes UTF-8 only, and C++ ends a message at a zero.
+// Makes text from the device library or the user fit for an exception: Python requires UTF-8, and a zero byte ends a C++ message.
 #pragma once
 
 #include <c10/macros/Export.h>
@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace torch_npu::acl {
+namespace torch_npu {
 
-// `text` with each byte that is no part of a character of UTF-8, and each control character but line breaks and tabs, as \xNN.
+// Replaces each byte that is not part of a UTF-8 character, and each control character except line breaks and tabs, by \xNN.
 C10_EXPORT std::string printable(std::string_view text);
 
-}  // namespace torch_npu::acl
+}  // namespace torch_npu

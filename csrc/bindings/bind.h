@@ -1,7 +1,7 @@
 // torch_npu._C: the plugin's functions as Python sees them. Each bind_* adds one group of functions to the module.
 //
-// Nothing here decides anything: python/torch_npu gives the functions their public names and defaults. Functions that may wait
-// for the device release the interpreter's lock.
+// Bindings convert arguments and results and call one function of core/ or aten/. python/torch_npu gives the functions their
+// public names and defaults. Functions that may wait for the device release the interpreter's lock.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
@@ -26,34 +26,35 @@ void bind_memory_snapshot(pybind11::module_& module);
 void bind_shared_memory(pybind11::module_& module);
 void bind_stream(pybind11::module_& module);
 void bind_graph(pybind11::module_& module);
-void bind_controls(pybind11::module_& module);
+void bind_core_limits(pybind11::module_& module);
+void bind_overflow(pybind11::module_& module);
+void bind_runtime_calls(pybind11::module_& module);
 void bind_settings(pybind11::module_& module);
 
-// "cuda" as another word for npu, in Python too, until it ends; `device_type` is what torch.device("npu").type is meanwhile.
+// _cuda_alias_begin(name) makes "cuda" mean npu, in C++ and in Python; _cuda_alias_end() ends that. `name` is the class of str
+// that str(device) and device.type return for an npu in between.
 void bind_cuda_alias(pybind11::module_& module);
 
-// torch.Tensor(...) is function(...), None: torch's own again. Not so of a tensor, which it returns as an alias.
+// _set_tensor_constructor(function) replaces the constructor of torch.Tensor; None restores torch's own. A call with one tensor
+// as its only argument still goes to torch's own.
 void bind_tensor_constructor(pybind11::module_& module);
 
-// Runs what Python does on the signals that came, on the main thread, and throws what that raises; see core/stream/wait.h.
+// Runs the Python handlers of signals that have arrived, on the main thread only, and throws what they raise; the interrupt check
+// of core/stream/wait.h.
 void check_signals();
-// For what signal handlers raised in destructors; see core/late_errors.h.
+// Takes the exception that a signal handler raised in a destructor; the interrupt keeper of core/late_errors.h.
 void keep_interrupt(std::exception_ptr interrupt);
 // See core/stream/wait.h.
 const InterpreterLock& interpreter_lock();
 
-// For the moment when the interpreter begins to end. It unwinds threads that come for its lock from then on, and C++ does not let
-// them through its destructors but ends the process (Python up to 3.13). After this call such threads sleep instead.
-void park_threads_at_exit();
-
-// Whether Python runs and has not begun to end.
+// Whether the interpreter is initialised and has not begun to end.
 bool interpreter_lives();
 
-// Where Python is now, for errors of operators; see core/stream/launch_trace.h.
+// The line of Python code that runs now, for errors of operators; see core/stream/launch_trace.h.
 std::string python_location();
 
-// The operator's kernel for PrivateUse1 is called between `observer(args, kwargs)` and what that returned, which gets the
-// results; None: nothing more to do. See aten/machinery/override.h for how long.
-std::unique_ptr<torch::Library> observe(const std::string& op, pybind11::function observer);
+// Calls `observer(args, kwargs)` before the operator's kernel and, unless it returned None, the returned function with the
+// results after the kernel; see aten/machinery/observe.h.
+std::unique_ptr<torch::Library> observe_in_python(const std::string& op, pybind11::function observer);
 
 }  // namespace torch_npu::bindings

@@ -13,8 +13,8 @@
 
 #include "bindings/bind.h"
 
-// torch.device and the three classes that are made for a device take "cuda" as "npu". Their constructors are exchanged, not the
-// classes: what is known by identity (isinstance, pickles, TorchScript, Dynamo) stays as it is.
+// Makes the constructors of torch.device, Generator, Stream and Event take "cuda" as "npu". The slots tp_new of these classes are
+// replaced and the classes stay, because isinstance, pickle, TorchScript and Dynamo compare classes by identity.
 namespace torch_npu::bindings {
 namespace {
 
@@ -25,7 +25,7 @@ struct Constructor {
   newfunc original;
 };
 
-// Kept for ever: a class that a program derives meanwhile inherits construct() and has it for good.
+// Never destroyed: a class that a program derives while the alias is on keeps construct() after the alias has ended.
 const std::array<Constructor, 4>& constructors() {
   static const auto* const originals = [] {
     const auto of = [](PyTypeObject* type) { return Constructor{type, type->tp_new}; };
@@ -39,27 +39,27 @@ struct State {
   CudaAlias alias;
   py::object type_attribute;
   reprfunc str_of_device;
-  py::object name;  // the class of what devices are called meanwhile
-  py::object device_type;
+  py::object name;         // the class of str(device) for an npu
+  py::object device_type;  // device.type of an npu
 };
 
+// Has a value while the alias is on. Guarded by the interpreter's lock.
 std::optional<State>& state() {
   static auto* const state = new std::optional<State>();
   return *state;
 }
 
-// A new reference to the argument, or to what it means.
-PyObject* meant(PyObject* argument) {
-  if (THPDevice_Check(argument)) return THPDevice_New(without_cuda(reinterpret_cast<THPDevice*>(argument)->device));
+// A new reference to the argument or, if it names a CUDA device, to the same of an npu.
+PyObject* without_cuda(PyObject* argument) {
+  if (THPDevice_Check(argument)) return THPDevice_New(torch_npu::without_cuda(reinterpret_cast<THPDevice*>(argument)->device));
   Py_ssize_t size = 0;
   const char* const text = PyUnicode_Check(argument) ? PyUnicode_AsUTF8AndSize(argument, &size) : nullptr;
   if (text == nullptr) {
     PyErr_Clear();
     return Py_NewRef(argument);
   }
-  const std::string_view name(text, static_cast<size_t>(size));
-  if (name != "cuda" && !name.starts_with("cuda:")) return Py_NewRef(argument);
-  return PyUnicode_FromString(("npu" + std::string(name.substr(4))).c_str());
+  const auto name = name_without_cuda({text, static_cast<size_t>(size)});
+  return name ? PyUnicode_FromStringAndSize(name->data(), static_cast<Py_ssize_t>(name->size())) : Py_NewRef(argument);
 }
 
 PyObject* construct_original(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -75,13 +75,13 @@ PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (!state()) return construct_original(type, args, kwargs);
   const auto positional = py::reinterpret_steal<py::object>(PyTuple_New(PyTuple_GET_SIZE(args)));
   for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(args); ++index) {
-    PyTuple_SET_ITEM(positional.ptr(), index, meant(PyTuple_GET_ITEM(args, index)));
+    PyTuple_SET_ITEM(positional.ptr(), index, without_cuda(PyTuple_GET_ITEM(args, index)));
   }
   py::object by_name;
   if (kwargs != nullptr) {
     by_name = py::dict();
     for (const auto& [name, value] : py::reinterpret_borrow<py::dict>(kwargs)) {
-      by_name[name] = py::reinterpret_steal<py::object>(meant(value.ptr()));
+      by_name[name] = py::reinterpret_steal<py::object>(without_cuda(value.ptr()));
     }
   }
   return construct_original(type, positional.ptr(), by_name.ptr());

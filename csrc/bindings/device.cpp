@@ -4,7 +4,10 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 
 #include "acl/library.h"
+#include "base/options.h"
 #include "bindings/bind.h"
+#include "core/device_commands.h"
+#include "core/device_queries.h"
 #include "core/exit_report.h"
 #include "core/generator.h"
 
@@ -15,7 +18,7 @@ namespace py = pybind11;
 
 void init() {
   torch::utils::register_fork_handler_for_device_init(kDeviceType);
-  at::globalContext().lazyInitDevice(kDeviceType);  // only then does torch ask whether memory is pinned
+  at::globalContext().lazyInitDevice(kDeviceType);  // torch asks whether memory is pinned only after this call
   initialize();
 }
 
@@ -57,7 +60,7 @@ void bind_device(py::module_& module) {
             return DeviceProperties{state[0].cast<std::string>(), state[1].cast<uint64_t>(), state[2].cast<int64_t>(),
                                     state[3].cast<int64_t>(),     state[4].cast<int64_t>(),  state[5].cast<std::string>()};
           }));
-  // What is known of a CUDA device alone.
+  // Properties that only CUDA devices have.
   for (const char* name : {"major", "minor", "is_multi_gpu_board", "is_integrated", "max_threads_per_multi_processor",
                            "warp_size", "regs_per_multiprocessor", "gcnArchName"}) {
     properties.def_property_readonly(name, [](const DeviceProperties&) { return py::none(); });
@@ -83,6 +86,21 @@ void bind_device(py::module_& module) {
   module.def("_npu_default_generator",
              [](int64_t device) { return getDefaultNPUGenerator(device == -1 ? -1 : checked_device(device)); });
   module.def("_npu_seed_default_generators", seed_default_generators);
+
+  module.def("_npu_load", [](int64_t device) {
+    const Load load = load_of(checked_device(device));
+    return py::make_tuple(load.cube, load.vector, load.memory);
+  });
+  module.def("_npu_can_access_peer",
+             [](int64_t device, int64_t peer) { return can_access_peer(checked_device(device), checked_device(peer)); });
+  module.def("_npu_device_capability", [] { return options().device_capability; });
+  module.def("_npu_has_bf16", has_bf16);
+  module.def("_npu_damaged_memory", [](int64_t device) { return damaged_memory(checked_device(device)); });
+
+  module.def("_npu_set_op_timeout", set_op_timeout);
+  module.def("_npu_sleep", sleep_on_stream, ReleaseGil());
+  module.def(
+      "_npu_abort_device", [](int64_t device) { abort_device(checked_device(device)); }, ReleaseGil());
 }
 
 }  // namespace torch_npu::bindings

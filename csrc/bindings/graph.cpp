@@ -2,8 +2,9 @@
 
 #include <torch/csrc/Generator.h>
 
-#include "acl/symbol.h"
 #include "bindings/bind.h"
+#include "bindings/stream_arguments.h"
+#include "core/graph/task_group.h"
 #include "core/memory/memory_pool.h"
 
 namespace torch_npu::bindings {
@@ -11,23 +12,11 @@ namespace {
 
 namespace py = pybind11;
 
-NPUStream unpack(int64_t id, int64_t device, int64_t type) {
-  return NPUStream(c10::Stream::unpack3(id, checked_device(device), static_cast<c10::DeviceType>(type)));
-}
-
 aclmdlRICaptureMode mode_of(const std::string& name) {
   if (name == "global") return ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
   if (name == "thread_local") return ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL;
   TORCH_CHECK_VALUE(name == "relaxed", "capture_error_mode '", name, "' is unknown; it is 'global', 'thread_local' or 'relaxed'");
   return ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
-}
-
-uintptr_t end_group(int64_t id, int64_t device, int64_t type) {
-  const NPUStream stream = unpack(id, device, type);
-  const BoundDevice bound(stream.device_index());
-  aclrtTaskGrp group = nullptr;
-  ACL_CALL(aclmdlRICaptureTaskGrpEnd, stream.stream(), &group);
-  return reinterpret_cast<uintptr_t>(group);
 }
 
 }  // namespace
@@ -53,22 +42,16 @@ void bind_graph(py::module_& module) {
   module.def("_npu_new_pool_id", &new_pool_id);
   module.def("_npu_is_current_stream_capturing", [] { return is_capturing(getCurrentNPUStream()); });
   module.def("_npu_captures_exist", &captures_exist);
-  module.def("_npu_task_group_begin", [](int64_t id, int64_t device, int64_t type) {
-    const NPUStream stream = unpack(id, device, type);
-    const BoundDevice bound(stream.device_index());
-    ACL_CALL(aclmdlRICaptureTaskGrpBegin, stream.stream());
+  module.def("_npu_task_group_begin",
+             [](int64_t id, int64_t device, int64_t type) { begin_task_group(unpack_stream(id, device, type)); });
+  module.def("_npu_task_group_end", [](int64_t id, int64_t device, int64_t type) {
+    return reinterpret_cast<uintptr_t>(end_task_group(unpack_stream(id, device, type)));
   });
-  module.def("_npu_task_group_end", end_group);
   module.def("_npu_task_update_begin", [](int64_t id, int64_t device, int64_t type, uintptr_t group) {
-    const NPUStream stream = unpack(id, device, type);
-    const BoundDevice bound(stream.device_index());
-    ACL_CALL(aclmdlRICaptureTaskUpdateBegin, stream.stream(), reinterpret_cast<aclrtTaskGrp>(group));
+    begin_task_update(unpack_stream(id, device, type), reinterpret_cast<aclrtTaskGrp>(group));
   });
-  module.def("_npu_task_update_end", [](int64_t id, int64_t device, int64_t type) {
-    const NPUStream stream = unpack(id, device, type);
-    const BoundDevice bound(stream.device_index());
-    ACL_CALL(aclmdlRICaptureTaskUpdateEnd, stream.stream());
-  });
+  module.def("_npu_task_update_end",
+             [](int64_t id, int64_t device, int64_t type) { end_task_update(unpack_stream(id, device, type)); });
 }
 
 }  // namespace torch_npu::bindings

@@ -36,14 +36,14 @@ py::dict show(const StatArray& stats) {
   return dict;
 }
 
-// Older versions of torch do not count them.
+// Older versions of torch lack the member.
 template <typename Stats>
 int64_t oom_rejections(const Stats& stats) {
   if constexpr (requires { stats.num_oom_rejections; }) return stats.num_oom_rejections;
   return 0;
 }
 
-// Nested as torch.cuda.memory_stats_as_nested_dict gives it.
+// The layout of torch.cuda.memory_stats_as_nested_dict().
 py::dict memory_stats(int64_t device) {
   const auto stats = getNPUAllocator()->getDeviceStats(checked_device(device));
   py::dict dict;
@@ -68,7 +68,7 @@ py::dict memory_stats(int64_t device) {
   return dict;
 }
 
-// Nested as torch.cuda.host_memory_stats_as_nested_dict gives it.
+// The layout of torch.cuda.host_memory_stats_as_nested_dict().
 py::dict host_memory_stats() {
   const at::HostStats stats = getNPUHostAllocator()->get_stats();
   py::dict dict;

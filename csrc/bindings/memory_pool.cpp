@@ -8,12 +8,11 @@ namespace {
 
 namespace py = pybind11;
 
-// Functions of the user, or null for the allocator of torch_npu.
 struct PyAllocator {
-  const AllocatorFunctions* functions = nullptr;
+  const AllocatorFunctions* functions = nullptr;  // the user's; null for the allocator of torch_npu
 };
 
-// Leaked: memory may outlive every Python object.
+// Never destroyed, because memory may outlive every Python object.
 const AllocatorFunctions* make_allocator(uintptr_t allocate, uintptr_t free) {
   TORCH_CHECK_VALUE(allocate != 0 && free != 0, "an allocator needs a function that allocates and one that frees");
   return new AllocatorFunctions{reinterpret_cast<decltype(AllocatorFunctions::allocate)>(allocate),

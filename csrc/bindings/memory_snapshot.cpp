@@ -14,7 +14,7 @@ namespace {
 
 namespace py = pybind11;
 
-// Frames of many stacks are looked up in one go at the end, by finish().
+// Collects stacks. finish() looks up the frames of all of them at once and writes them into the dicts.
 class Frames {
  public:
   void put_into(py::dict dict, const StackTrace& stack) {
@@ -117,7 +117,7 @@ py::dict show_settings() {
   return dict;
 }
 
-// In the layout of torch.cuda.memory._snapshot(), which torch.cuda._memory_viz reads. `pool`: of that one only.
+// The layout of torch.cuda.memory._snapshot(), which torch.cuda._memory_viz reads. With `pool` only the segments of that pool.
 py::dict snapshot(std::optional<c10::MempoolId_t> pool) {
   Frames frames;
   py::list segments, traces;
@@ -138,7 +138,7 @@ py::dict snapshot(std::optional<c10::MempoolId_t> pool) {
   return dict;
 }
 
-// `enabled` None: off. Python has checked the words.
+// `enabled` None turns the history off. The Python caller has checked the texts.
 void record_history(const std::optional<std::string>& enabled, const std::optional<std::string>& context, bool has_cpp_frames,
                     size_t most_events, bool clear) {
   if (!enabled) {
@@ -155,7 +155,7 @@ void record_history(const std::optional<std::string>& enabled, const std::option
       .keeps_trace = *enabled == "all", .stacks = stacks, .has_cpp_frames = has_cpp_frames, .most_events = most_events});
 }
 
-// The observer lives until the process ends, and may be called by any thread.
+// Any thread may call the observer, until the process ends.
 void attach_observer(py::function observer) {
   auto* shared = new py::function(std::move(observer));
   attach_out_of_memory_observer([shared](const OutOfMemory& event) {

@@ -12,7 +12,9 @@ PYBIND11_MODULE(_C, module) {
   torch_npu::bindings::bind_shared_memory(module);
   torch_npu::bindings::bind_stream(module);
   torch_npu::bindings::bind_graph(module);
-  torch_npu::bindings::bind_controls(module);
+  torch_npu::bindings::bind_core_limits(module);
+  torch_npu::bindings::bind_overflow(module);
+  torch_npu::bindings::bind_runtime_calls(module);
   torch_npu::bindings::bind_settings(module);
   torch_npu::bindings::bind_cuda_alias(module);
   torch_npu::bindings::bind_tensor_constructor(module);

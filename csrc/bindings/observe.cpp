@@ -1,11 +1,11 @@
-#include <ATen/core/dispatch/Dispatcher.h>
+#include "aten/machinery/observe.h"
+
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/jit/python/pybind.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/tensor_memoryformats.h>
 
-#include "aten/machinery/override.h"
 #include "bindings/bind.h"
 
 namespace torch_npu::bindings {
@@ -17,7 +17,7 @@ py::object borrowed(const void* object) {
   return py::reinterpret_borrow<py::object>(static_cast<PyObject*>(const_cast<void*>(object)));
 }
 
-// On the stack, dtypes and their like are numbers.
+// A dtype, layout or memory format is a number on the stack; `type` tells which of them it is.
 py::object to_python(const c10::IValue& value, c10::TypePtr type) {
   if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
   if (!value.isInt()) return torch::jit::toPyObject(value);
@@ -33,45 +33,24 @@ py::object to_python(const c10::IValue& value, c10::TypePtr type) {
   }
 }
 
-// Positional arguments, and by name those that may only be given so and are.
-std::pair<py::tuple, py::dict> arguments_of(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
+// Keyword-only arguments that are None are left out.
+std::pair<py::tuple, py::dict> to_python(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
   py::list positional;
   py::dict by_name;
-  const size_t first = stack.size() - schema.arguments().size();
-  for (size_t index = 0; index < schema.arguments().size(); ++index) {
+  for (size_t index = 0; index < arguments.size(); ++index) {
     const c10::Argument& argument = schema.arguments()[index];
-    const c10::IValue& value = stack[first + index];
-    const py::object item = to_python(value, argument.real_type());
+    const py::object item = to_python(arguments[index], argument.real_type());
     if (!argument.kwarg_only()) {
       positional.append(item);
-    } else if (!value.isNone()) {
+    } else if (!arguments[index].isNone()) {
       by_name[argument.name().c_str()] = item;
     }
   }
   return {py::tuple(positional), std::move(by_name)};
 }
 
-// The same memory as another tensor: one that Python has seen cannot become a torch.nn.Parameter any more.
-at::Tensor alias_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return tensor;
-  return at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), false));
-}
-
-c10::IValue alias_of(const c10::IValue& value) {
-  if (value.isTensor()) return alias_of(value.toTensor());
-  if (!value.isTensorList()) return value;
-  c10::List<at::Tensor> list;
-  for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(alias_of(tensor));
-  return list;
-}
-
-py::object results_of(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
-  torch::jit::Stack results(stack.end() - static_cast<int64_t>(schema.returns().size()), stack.end());
-  for (c10::IValue& result : results) result = alias_of(result);
-  return torch::jit::createPyObjectForStack(std::move(results));
-}
-
-// What Python raises goes on as torch's own kind of exception, which keeps type and traceback in the autograd engine too.
+// Calls `action` with the interpreter's lock. A Python exception becomes torch's python_error, which keeps its type and traceback
+// in the autograd engine too.
 template <typename Action>
 auto in_python(Action&& action) {
   const py::gil_scoped_acquire lock;
@@ -85,49 +64,60 @@ auto in_python(Action&& action) {
   }
 }
 
-// The kernel of an operator between two calls of Python. An owned function is given up, not freed, where Python is gone.
-class Observed : public c10::OperatorKernel {
+// A reference to a Python function that any thread may drop, without the interpreter's lock. It leaks after the interpreter
+// ended.
+class Callable {
  public:
-  Observed(const c10::SafeKernelFunction& kernel, py::function observer) : kernel_(kernel), observer_(observer.release().ptr()) {}
-  ~Observed() override {
+  explicit Callable(py::object function) : function_(function.release().ptr()) {}
+  ~Callable() {
     if (Py_IsInitialized() == 0) return;
     const py::gil_scoped_acquire lock;
-    Py_DECREF(observer_);
+    Py_DECREF(function_);
   }
-  Observed(const Observed&) = delete;
-  Observed& operator=(const Observed&) = delete;
+  Callable(const Callable&) = delete;
+  Callable& operator=(const Callable&) = delete;
 
-  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-    PyObject* const finish = in_python([&] {
-      const auto [positional, by_name] = arguments_of(op.schema(), *stack);
-      return py::reinterpret_borrow<py::function>(observer_)(positional, by_name).release().ptr();
-    });
-    try {
-      kernel_.callBoxed(op, keys, stack);
-    } catch (...) {
-      in_python([&] { Py_DECREF(finish); });
-      throw;
-    }
-    in_python([&] {
-      const auto callable = py::reinterpret_steal<py::object>(finish);
-      if (!callable.is_none()) callable(results_of(op.schema(), *stack));
+  template <typename... Arguments>
+  py::object operator()(Arguments&&... arguments) const {
+    return py::reinterpret_borrow<py::object>(function_)(std::forward<Arguments>(arguments)...);
+  }
+
+ private:
+  PyObject* const function_;
+};
+
+class PythonCall final : public ObservedCall {
+ public:
+  explicit PythonCall(py::object finish) : finish_(std::move(finish)) {}
+
+  void finish(torch::jit::Stack results) override {
+    in_python([&] { finish_(torch::jit::createPyObjectForStack(std::move(results))); });
+  }
+
+ private:
+  const Callable finish_;
+};
+
+class PythonObserver final : public OperatorObserver {
+ public:
+  explicit PythonObserver(py::function observer) : observer_(std::move(observer)) {}
+
+  std::unique_ptr<ObservedCall> begin(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) override {
+    return in_python([&]() -> std::unique_ptr<ObservedCall> {
+      const auto [positional, by_name] = to_python(schema, arguments);
+      py::object finish = observer_(positional, by_name);
+      return finish.is_none() ? nullptr : std::make_unique<PythonCall>(std::move(finish));
     });
   }
 
  private:
-  const c10::SafeKernelFunction kernel_;
-  PyObject* const observer_;
+  const Callable observer_;
 };
 
 }  // namespace
 
-std::unique_ptr<torch::Library> observe(const std::string& op, py::function observer) {
-  const size_t dot = op.find('.');
-  const auto found = c10::Dispatcher::singleton().findSchemaOrThrow(op.substr(0, dot).c_str(),
-                                                                    dot == std::string::npos ? "" : op.substr(dot + 1).c_str());
-  auto kernel =
-      std::make_unique<Observed>(found.getComputedKernelForDispatchKey(c10::DispatchKey::PrivateUse1), std::move(observer));
-  return override_kernel(op, c10::DispatchKey::PrivateUse1, torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)));
+std::unique_ptr<torch::Library> observe_in_python(const std::string& op, py::function observer) {
+  return observe(op, std::make_unique<PythonObserver>(std::move(observer)));
 }
 
 }  // namespace torch_npu::bindings

@@ -31,9 +31,9 @@ bool is_of_torch(const std::string& file) {
 
 }  // namespace
 
-// The innermost line, and before it the innermost one outside torch, which is the user's own.
+// The innermost line outside torch, which is the user's own, followed by the innermost line if that is another one.
 std::string python_location() {
-  if (!interpreter_lives()) return {};  // a thread that wants the interpreter's lock now would not come back
+  if (!interpreter_lives()) return {};  // the interpreter unwinds a thread that asks for its lock while it ends
   const py::gil_scoped_acquire lock;
   py::object frame = owned(PyThreadState_GetFrame(PyThreadState_Get()));
   if (!frame) return {};

@@ -1,9 +1,12 @@
 #include "acl/softnpu.h"
+#include "aten/machinery/cube_math.h"
 #include "aten/machinery/fallback.h"
-#include "aten/machinery/override.h"
+#include "aten/machinery/kernel_override.h"
 #include "base/options.h"
 #include "bindings/bind.h"
 #include "core/stream/launch_trace.h"
+#include "core/stream/sync_debug.h"
+#include "core/thread_parking.h"
 
 namespace torch_npu::bindings {
 
@@ -15,9 +18,9 @@ void bind_settings(py::module_& module) {
   module.def("_fallback_strict", strict_fallback);
   module.def("_fallback_set_strict", set_strict_fallback);
 
-  // Kernels of torch.npu.debug; they go when the object goes, which torch itself has a Python class for.
+  // For torch.npu.debug. Both return a torch::Library, for which torch has a Python class; the kernels are removed with it.
   module.def("_force_fallback", force_fallback);
-  module.def("_observe", observe);
+  module.def("_observe", observe_in_python);
   module.def("_python_location", python_location);
   module.def("_debug_options", [] {
     const Options& given = options();
@@ -31,6 +34,14 @@ void bind_settings(py::module_& module) {
   });
 
   module.def("_transfers_to_npu", [] { return options().transfer_to_npu; });
+
+  module.def("_npu_sync_debug_mode", [] { return static_cast<int>(sync_debug_mode()); });
+  module.def("_npu_set_sync_debug_mode", [](int mode) { set_sync_debug_mode(static_cast<SyncDebug>(mode)); });
+
+  module.def("_npu_matmul_math", cube_math_type);
+  module.def("_npu_set_matmul_math", [](int math) { set_matmul_math(static_cast<CubeMath>(math)); });
+  module.def("_npu_conv_math", conv_math_type);
+  module.def("_npu_set_conv_math", [](int math) { set_conv_math(static_cast<CubeMath>(math)); });
 
   module.def("_record_launches", record_launches);
   module.def("_take_recorded_launches", take_recorded_launches);

@@ -7,20 +7,20 @@ namespace {
 
 namespace py = pybind11;
 
-// As _share_cuda_ of torch gives it.
+// The tuple that torch's _share_cuda_() returns.
 py::tuple send(const c10::Storage& storage) {
   const SentStorage sent = [&] {
     const py::gil_scoped_release release;
     return send_storage(*storage.unsafeGetStorageImpl());
   }();
   if (sent.key.empty()) return py::make_tuple(sent.device, py::none(), 0, 0, py::none(), 0, py::none(), false);
-  return py::make_tuple(sent.device, py::bytes(sent.key), sent.bytes, sent.offset, py::bytes(sent.words), sent.ticket,
+  return py::make_tuple(sent.device, py::bytes(sent.key), sent.bytes, sent.offset, py::bytes(sent.ticket_handle), sent.ticket,
                         py::bytes(sent.event), !sent.event.empty());
 }
 
-c10::Storage receive(int64_t device, const std::string& key, size_t bytes, size_t offset, const std::string& words,
+c10::Storage receive(int64_t device, const std::string& key, size_t bytes, size_t offset, const std::string& ticket_handle,
                      uint64_t ticket, const std::string& event) {
-  return receive_storage({checked_device(device), key, bytes, offset, words, ticket, event});
+  return receive_storage({checked_device(device), key, bytes, offset, ticket_handle, ticket, event});
 }
 
 }  // namespace

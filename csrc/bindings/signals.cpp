@@ -1,6 +1,4 @@
-#include <sys/syscall.h>
-#include <unistd.h>
-
+#include "base/main_thread.h"
 #include "bindings/bind.h"
 #include "core/stream/wait.h"
 
@@ -19,17 +17,17 @@ bool interpreter_lives() {
 #endif
 }
 
-// Only the main thread handles signals. The others must not even ask: a thread that wants the interpreter's lock while the
-// interpreter ends does not come back.
+// Only the main thread handles signals. Other threads must not take the interpreter's lock: the interpreter unwinds a thread that
+// asks for the lock while the interpreter ends.
 void check_signals() {
-  if (syscall(SYS_gettid) != getpid() || !interpreter_lives()) return;
+  if (!is_main_thread() || !interpreter_lives()) return;
   const py::gil_scoped_acquire lock;
   if (PyErr_Occurred() != nullptr) return;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
-// KeyboardInterrupt is raised by the next line of Python that this thread runs, without calling the handler again. Anything else
-// that a handler raised goes where exceptions of __del__ go, with its text.
+// KeyboardInterrupt is raised again by the next line of Python that this thread runs; the signal handler is not called again. Any
+// other exception goes to sys.unraisablehook, as an exception of __del__ does.
 void keep_interrupt(std::exception_ptr interrupt) {
   if (!interpreter_lives()) return;
   const py::gil_scoped_acquire lock;

@@ -12,7 +12,7 @@ namespace py = pybind11;
 
 newfunc original = nullptr;
 
-// Null: torch's own. Never destroyed: it may outlive the interpreter.
+// Null: torch's own constructor. Never destroyed, because it may outlive the interpreter.
 py::object& constructor() {
   static auto* const function = new py::object();
   return *function;
@@ -20,7 +20,7 @@ py::object& constructor() {
 
 bool is_of_tensor(PyObject* args) { return PyTuple_GET_SIZE(args) == 1 && THPVariable_Check(PyTuple_GET_ITEM(args, 0)); }
 
-// A class that is derived meanwhile inherits this function for good.
+// A class that is derived while this function is installed keeps it.
 PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   HANDLE_TH_ERRORS
   const bool is_ours = constructor() && reinterpret_cast<PyObject*>(type) == THPVariableClass && !is_of_tensor(args);

@@ -14,7 +14,7 @@
 namespace torch_npu {
 namespace {
 
-// The cores that the process had when it first asked: later ones may be those of one device.
+// The cores of the process at the first call. Later the calling thread may be bound to the cores of one device.
 const std::vector<int>& cores_of_process() {
   static const auto* const cores = [] {
     auto* found = new std::vector<int>;

@@ -12,7 +12,7 @@
 #include "base/options.h"
 #include "core/affinity.h"
 #include "core/exit_report.h"
-#include "core/memory/uncached_memory.h"
+#include "core/stream/after_synchronize.h"
 #include "core/stream/launch_trace.h"
 #include "core/stream/open_captures.h"
 #include "core/stream/wait.h"
@@ -53,7 +53,7 @@ static_assert(kMaxDevices <= 64);
 void after_fork_in_child() {
   if (used_devices.load(std::memory_order_relaxed) == 0) return;
   in_bad_fork.store(true, std::memory_order_relaxed);
-  thread_state().bound_device = -1;  // so that the next use comes by initialize()
+  thread_state().bound_device = -1;  // the next bind_device() then calls initialize(), which throws
 }
 
 void refuse_in_forked_child() {
@@ -98,7 +98,7 @@ void check_inf_nan_mode() {
               "too if that is what you want.");
 }
 
-// At the first use of a device, which is bound; threads that come at once may all do it.
+// Called at the first use of a device, after binding it. Several threads may do so at once.
 void set_up_device(c10::DeviceIndex device) {
   if (logs(LogPart::kAcl, LogLevel::kInfo)) {
     log(LogPart::kAcl, LogLevel::kInfo, c10::str("npu:", static_cast<int>(device), " is in use"));
@@ -110,7 +110,7 @@ void set_up_device(c10::DeviceIndex device) {
 
 void detail::refuse_device(int64_t index) {
   const int count = device_count();
-  if (count == 0) acl::library_info();  // says what is wrong with the library, if that is why
+  if (count == 0) acl::library_info();  // throws if the library cannot be loaded
   TORCH_CHECK(count > 0, "there is no NPU in this process: the device library ", acl::library_info().path,
               " reports no device. ASCEND_RT_VISIBLE_DEVICES may hide them.");
   TORCH_CHECK(false, "invalid device npu:", index, ": this process has ", count, count == 1 ? " NPU" : " NPUs", ", npu:0",
@@ -136,7 +136,7 @@ c10::DeviceIndex device_count() noexcept {
     count = std::min<uint32_t>(count, kMaxDevices);
     cached_count.store(static_cast<int>(count), std::memory_order_relaxed);
     return static_cast<c10::DeviceIndex>(count);
-  } catch (const std::exception&) {  // no device library: whoever uses a device is told why
+  } catch (const std::exception&) {  // no device library: the first use of a device throws the reason
     return 0;
   }
 }
@@ -168,7 +168,7 @@ void initialize() {
   check_inf_nan_mode();
   const std::string& config = options().init_config;
   const aclError code = ACL_FN(aclInit)(config.empty() ? nullptr : config.c_str());
-  if (code != ACL_ERROR_REPEAT_INITIALIZE) acl::check(code, "aclInit");  // another client of the library may have been first
+  if (code != ACL_ERROR_REPEAT_INITIALIZE) acl::check(code, "aclInit");  // another client may have initialised the library
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
   tell_device_origins();
   watch_exit();

@@ -1,10 +1,13 @@
-// Devices of this process: how many, which is current, and first use.
+// The devices of this process: their number, the current device, initialisation.
 //
-// The current device is a number of the calling thread (0 at its start). Setting it is cheap and touches no device. ACL binds a
-// device to a thread by itself; bind_device() makes the two agree and is called by everything here that needs it, for example
-// getCurrentNPUStream(). The device library is initialised at the first bind.
+//   set_device(1);
+//   bind_device();                   // before a call of the device library for the current device
 //
-// In a child of fork() whose parent used a device, whatever needs the device throws and advises "spawn"; device_count() answers.
+// Each thread has a current device, 0 at its start. Setting it is cheap and does not call the device library. The device library
+// has its own device per thread. bind_device() sets it to the current device; functions that need this call it themselves, for
+// example getCurrentNPUStream(). The device library is initialised at the first bind.
+//
+// In a child of fork() whose parent used a device, functions that need a device throw and advise "spawn". device_count() works.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -27,10 +30,10 @@ namespace detail {
 
 struct ThreadState {
   c10::DeviceIndex current_device = 0;
-  c10::DeviceIndex bound_device = -1;                  // where ACL calls of this thread go; -1: nowhere yet
-  std::array<int32_t, kMaxDevices> current_streams{};  // StreamIds, which fit; 0 is the default stream
+  c10::DeviceIndex bound_device = -1;                  // the device library's device of this thread; -1: none yet
+  std::array<int32_t, kMaxDevices> current_streams{};  // StreamIds, which fit in 32 bits; 0 is the default stream
 };
-// One word of static TLS, all that a library loaded after torch may take; null until the thread's first use.
+// A pointer, because a library that is loaded after torch may take little static TLS. Null until the thread's first use.
 C10_EXPORT extern thread_local constinit ThreadState* known_thread_state __attribute__((tls_model("initial-exec")));
 C10_EXPORT ThreadState& make_thread_state();
 
@@ -46,27 +49,27 @@ C10_EXPORT void bind_current_device();
 
 }  // namespace detail
 
-// How many devices there are; 0 if there is no usable device library. Cached at its first success, never throws, initialises
-// nothing.
+// The number of devices; 0 if there is no usable device library. Cached after the first success. Never throws, and does not
+// initialise the device library.
 C10_EXPORT c10::DeviceIndex device_count() noexcept;
 
 C10_EXPORT c10::DeviceIndex current_device() noexcept;
 // Throws if there is no device `index`.
 C10_EXPORT void set_device(c10::DeviceIndex index);
-// Returns the device that was current.
+// Returns the previous current device.
 C10_EXPORT c10::DeviceIndex exchange_device(c10::DeviceIndex index);
 
 // `index`, or the current device for -1; throws if there is no such device.
 C10_EXPORT c10::DeviceIndex checked_device(int64_t index);
 
-// From here to the next change of the current device, ACL calls of this thread go to the current device.
+// Calls of the device library on this thread go to the current device, until the current device changes.
 inline void bind_device() {
   const detail::ThreadState& state = detail::thread_state();
   if (state.bound_device != state.current_device) [[unlikely]]
     detail::bind_current_device();
 }
 
-// Makes another device current and bound while it lives.
+// Makes a device current and bound while it lives. Its destructor restores the current device and binds nothing.
 class BoundDevice {
  public:
   explicit BoundDevice(c10::DeviceIndex index) : previous_(exchange_device(index)) { bind_device(); }
@@ -78,17 +81,17 @@ class BoundDevice {
   c10::DeviceIndex previous_;
 };
 
-// Initialises the device library, which happens by itself at first use.
+// Initialises the device library. Functions that need it call this themselves.
 C10_EXPORT void initialize();
 C10_EXPORT bool is_initialized() noexcept;
-// Whether operators give infinity and NaN: the chip can, and INF_NAN_MODE_ENABLE does not forbid it.
+// Whether results can be infinite or NaN: the chip supports it, and INF_NAN_MODE_ENABLE is not 0.
 C10_EXPORT bool supports_inf_nan();
 // Whether this is a child of fork() whose parent used a device.
 C10_EXPORT bool is_in_bad_fork() noexcept;
-// Whether device `index` was used by this process.
+// Whether this process has used device `index`.
 C10_EXPORT bool has_context(c10::DeviceIndex index) noexcept;
 
-// Waits for all work of device `index`; a failed task is reported here, once.
+// Waits for all work of device `index`. Throws the failure of a task, once.
 C10_EXPORT void synchronize_device(c10::DeviceIndex index);
 
 struct DeviceProperties {

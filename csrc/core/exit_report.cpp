@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "acl/symbol.h"
-#include "core/graph/graph.h"
 #include "core/late_errors.h"
 #include "core/stream/known_streams.h"
+#include "core/stream/open_captures.h"
 #include "core/stream/wait.h"
 
 namespace torch_npu {
@@ -22,15 +22,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience{2};  // of a process without Python
-constexpr int32_t kSlice = 20;                // milliseconds; between slices all streams are looked at
-constexpr int32_t kAtOnce = 1;                // millisecond: for what is over already
-constexpr int kMostPrinted = 32;              // of a device, beyond the streams of the plugin
+constexpr int32_t kSlice = 20;                // milliseconds; between slices all streams are checked
+constexpr int32_t kAtOnce = 1;                // millisecond; for streams that are idle
+constexpr int kMostPrinted = 32;              // failures per device on streams that the plugin does not know
 
-std::atomic<bool> was_asked{false};  // somebody has reported; the handler does not wait again
+std::atomic<bool> was_asked{false};  // report_failures_at_exit() was called; the handler of exit() does not wait again
 std::atomic<bool> has_failed{false};
 
 void print(const std::string& failure) {
-  static std::set<std::string>* const printed = new std::set<std::string>;  // one that stays is given to all who ask
+  static std::set<std::string>* const printed = new std::set<std::string>;  // a stopped context returns its failure each time
   if (!printed->insert(failure).second) return;
   const bool is_first = printed->size() == 1;
   const std::string text =
@@ -40,7 +40,7 @@ void print(const std::string& failure) {
   fail_at_exit();
 }
 
-// Whether that was news.
+// False if the failure was described before.
 bool print_failure(aclError code, const char* function) {
   const std::optional<std::string> failure = acl::describe_once(code, function);
   if (failure.has_value()) print(*failure);
@@ -52,7 +52,7 @@ bool is_idle(NPUStream stream) {
   return ACL_FN(aclrtStreamQuery)(stream.stream(), &status) == ACL_SUCCESS && status == ACL_STREAM_STATUS_COMPLETE;
 }
 
-// Whether the stream is done with its work within so many milliseconds. Its failure is then printed.
+// Waits for the stream and prints its failure. False if it is still busy after `milliseconds`.
 bool settle(NPUStream stream, int32_t milliseconds) {
   const BoundDevice bound(stream.device_index());
   if (milliseconds == kAtOnce && !is_idle(stream)) return false;
@@ -62,7 +62,7 @@ bool settle(NPUStream stream, int32_t milliseconds) {
   return true;
 }
 
-// Streams that others made are known to the device alone, which gives one failure at a time.
+// For streams that the plugin does not know: a wait for the device returns one failure at a time.
 void settle_device(c10::DeviceIndex device) {
   const BoundDevice bound(device);
   for (int i = 0; i < kMostPrinted; ++i) {
@@ -85,7 +85,7 @@ void settle_all(Clock::time_point end) {
     check_interrupt();
     if (settle(busy.front(), kSlice)) busy.erase(busy.begin());
   }
-  if (!busy.empty() || captures_exist()) return;  // the device would wait for them, or refuse
+  if (!busy.empty() || captures_exist()) return;  // a wait for the device would include busy streams, and fail in a capture
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     if (has_context(device)) settle_device(device);
   }
@@ -95,9 +95,9 @@ void end_process(int status, void* /*unused*/) {
   if (is_in_bad_fork()) return;
   try {
     report_failures_at_exit(was_asked.load() ? std::chrono::seconds(0) : kPatience);
-  } catch (const std::exception&) {  // a device that cannot be asked any more
+  } catch (const std::exception&) {  // the device library may have ended already
   }
-  // The other handlers run within this call, as they would without it.
+  // exit() runs the remaining handlers.
   if ((status & 0xFF) == 0 && has_failed.load()) std::exit(EXIT_FAILURE);
 }
 

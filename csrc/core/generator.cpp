@@ -23,7 +23,8 @@ struct DefaultGenerator {
   at::Generator generator;
 };
 
-// Where captured calls draw from next, counted from where a replay will find the generator. Null if none are captured.
+// The offset for the next captured call, relative to the offset that the generator has at a replay. Null if the current stream is
+// not captured.
 uint64_t* captured_offset(const NPUGeneratorImpl& generator) {
   if (!captures_exist()) return nullptr;
   torch_npu::NPUGraph* graph = torch_npu::NPUGraph::capturing(torch_npu::getCurrentNPUStream());
@@ -32,7 +33,7 @@ uint64_t* captured_offset(const NPUGeneratorImpl& generator) {
   return &graph->drawn(at::Generator(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(itself)));
 }
 
-// Needs no device, not even that there is one.
+// Works without a device.
 const at::Generator& default_generator(c10::DeviceIndex index) {
   static auto* const generators = new std::array<DefaultGenerator, torch_npu::kMaxDevices>;
   DefaultGenerator& entry = generators->at(static_cast<size_t>(index));

@@ -36,10 +36,7 @@ c10::DeviceCapability NPUGuardImpl::getDeviceCapability(c10::Device) const {
   return capability;
 }
 
-c10::Stream NPUGuardImpl::getStream(c10::Device device) const {
-  const c10::DeviceIndex index = checked_device(device.index());
-  return NPUStream(index, detail::thread_state().current_streams[static_cast<size_t>(index)]);
-}
+c10::Stream NPUGuardImpl::getStream(c10::Device device) const { return current_stream_of(device.index()); }
 
 c10::Stream NPUGuardImpl::getDefaultStream(c10::Device device) const { return getDefaultNPUStream(device.index()); }
 

@@ -1,4 +1,4 @@
-// The device guard that torch calls, and the same without virtual calls for our own code.
+// The device guard that torch calls, and guards without virtual calls for the plugin.
 //
 //   NPUGuard guard(tensor.device());                  // restores the current device
 #pragma once

@@ -1,4 +1,4 @@
-// What torch asks an accelerator for beyond its guard. Nobody includes this: torch finds it by its registration.
+// The hooks that torch calls besides the device guard. This file has no header: it registers the hooks with torch.
 #include "acl/symbol.h"
 #include "core/device.h"
 #include "core/generator.h"

@@ -67,7 +67,7 @@ void set_interrupt_keeper(InterruptKeeper keeper) { interrupt_keeper.store(keepe
 void raise_later(std::exception_ptr failure) noexcept {
   try {
     std::rethrow_exception(failure);
-  } catch (const WaitUnfinished&) {  // the memory was kept, and nothing failed
+  } catch (const WaitUnfinished&) {  // nothing failed
   } catch (const c10::Error& error) {
     add_late_error(error.what_without_backtrace());
   } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-// Errors that destructors met, which must not throw: they reach the program later.
+// Errors of destructors. A destructor must not throw, so the program gets the error from a later call.
 //
 //   try {
 //     give_back();
@@ -6,9 +6,9 @@
 //     raise_later(std::current_exception());
 //   }
 //
-// A failure of the device is thrown by the next synchronising call or uncached allocation, or printed at exit. What a signal
-// handler threw goes to the interrupt keeper, which raises it in Python. A wait that was only not finished (WaitUnfinished) is no
-// error: who met it keeps the memory and waits again later.
+// The next synchronising call or uncached allocation throws a failure of the device; without such a call it is printed at exit.
+// An exception of a Python signal handler goes to the interrupt keeper, which raises it in Python. WaitUnfinished is dropped:
+// nothing failed, and the code that waited keeps the memory and waits again later.
 //
 // Thread-safe.
 #pragma once
@@ -23,10 +23,10 @@ namespace torch_npu {
 
 C10_EXPORT void raise_later(std::exception_ptr failure) noexcept;
 void add_late_error(const std::string& text);
-// Those that nobody has met, at the end of the process.
+// Prints the errors that were not thrown. Called at the end of the process.
 void print_late_errors();
 
-// Takes exceptions that are not c10::Error. Null for none, which is how a process without Python starts.
+// Takes exceptions that are not a c10::Error. Null, the initial value, for none. The bindings set it.
 using InterruptKeeper = void (*)(std::exception_ptr interrupt);
 C10_EXPORT void set_interrupt_keeper(InterruptKeeper keeper);
 
@@ -37,7 +37,7 @@ C10_EXPORT void throw_late_errors();
 
 }  // namespace detail
 
-// Throws what was added since the last call. One load where there is nothing.
+// Throws the errors that were added since the last call. Costs one load if there are none.
 inline void raise_late_errors() {
   if (detail::late_errors_exist.load(std::memory_order_relaxed)) [[unlikely]]
     detail::throw_late_errors();

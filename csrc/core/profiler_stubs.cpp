@@ -1,5 +1,5 @@
-// Times of the device for torch's profilers: they put an event before and behind every operator. Nobody includes this: torch
-// finds it by its registration.
+// Device times for torch's profilers, which record an event before and after each operator. This file has no header: it registers
+// the stubs with torch.
 //
 //   with torch.autograd.profiler.profile(use_device="npu") as recorded: ...
 #include <c10/util/ApproximateClock.h>
@@ -43,7 +43,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
 
   void synchronize() const override { synchronize_device(current_device()); }
 
-  // For tools that watch a process, of which a device has none.
+  // For tools that trace a process. The device has none.
   void mark(const char*) const override {}
   void rangePush(const char*) const override {}
   void rangePop() const override {}

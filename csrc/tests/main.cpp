@@ -4,7 +4,7 @@
 
 #include "testing/temp_dir.h"
 
-// A small device of known size, on which running out is quick, and that no other process shares.
+// The tests run on two small devices, so that they run out of memory quickly. A ledger of their own hides other processes.
 int main(int argc, char** argv) {
   const softnpu::test::TempDir ledger;
   setenv("TORCH_NPU_LIBRARY_PATH", "softnpu", 1);

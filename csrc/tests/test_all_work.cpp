@@ -26,7 +26,7 @@ std::string text_of_synchronize() {
   return {};
 }
 
-TEST(AllWork, OfEveryStreamOfEveryDeviceIsWaitedFor) {
+TEST(AllWork, WaitIncludesEveryStreamOfEveryDevice) {
   const c10::DeviceIndex last = static_cast<c10::DeviceIndex>(device_count() - 1);
   for (const NPUStream stream : {getDefaultNPUStream(0), getNPUStreamFromPool(), getNPUStreamFromPool(true, last)}) {
     Gate gate(stream);
@@ -38,7 +38,7 @@ TEST(AllWork, OfEveryStreamOfEveryDeviceIsWaitedFor) {
   }
 }
 
-TEST(AllWork, IsWaitedForWithTheCurrentDeviceBoundAfterwards) {
+TEST(AllWork, WaitLeavesTheCurrentDeviceBound) {
   if (device_count() < 2) GTEST_SKIP() << "needs two devices";
   getDefaultNPUStream(1).synchronize();
   const BoundDevice bound(0);
@@ -46,7 +46,7 @@ TEST(AllWork, IsWaitedForWithTheCurrentDeviceBoundAfterwards) {
   EXPECT_EQ(detail::thread_state().bound_device, 0);
 }
 
-TEST(AllWork, WaitsOfItAreInterrupted) {
+TEST(AllWork, WaitCanBeInterrupted) {
   const NPUStream stream = getNPUStreamFromPool();
   Gate gate(stream);
   set_interrupt_check([] { throw std::runtime_error("stop"); });
@@ -91,19 +91,19 @@ TEST(LateErrors, AreThrownByTheNextSynchronisingCallOnce) {
   EXPECT_EQ(text_of_synchronize(), "");
 }
 
-TEST(LateErrors, DoNotEndTheWaitBeforeMemoryGoesBack) {
+TEST(LateErrors, DoNotEndTheWaitForAllWork) {
   getDefaultNPUStream(0).synchronize();
   raise_later(failure_of("an earlier one"));
   EXPECT_NO_THROW(wait_for_all_work());
   EXPECT_EQ(text_of_synchronize(), "an earlier one");
 }
 
-TEST(LateErrors, AreNotAWaitThatWasNotFinished) {
+TEST(LateErrors, DoNotIncludeAnUnfinishedWait) {
   raise_later(std::make_exception_ptr(WaitUnfinished({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, "too long")));
   EXPECT_EQ(text_of_synchronize(), "");
 }
 
-TEST(LateErrors, GiveInterruptsToTheirKeeper) {
+TEST(LateErrors, PassInterruptsToTheKeeper) {
   static int kept = 0;
   set_interrupt_keeper([](std::exception_ptr) { ++kept; });
   raise_later(std::make_exception_ptr(std::runtime_error("an interrupt")));

@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kKiB = 1 << 10;
 constexpr size_t kMiB = 1 << 20;
 
-// Whether that thread of this process sleeps.
+// Whether a thread of this process sleeps.
 bool is_asleep(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
   std::string number, name, state;
@@ -52,7 +52,7 @@ class AllocatorTest : public testing::Test {
   }
 };
 
-TEST_F(AllocatorTest, ZeroBytesAreNoMemory) {
+TEST_F(AllocatorTest, ZeroBytesGiveANullPointer) {
   const at::DataPtr pointer = allocate(0);
   EXPECT_EQ(pointer.get(), nullptr);
   EXPECT_EQ(pointer.device(), npu_device(0));
@@ -170,12 +170,12 @@ TEST_F(AllocatorTest, CachedMemoryIsGivenBackBeforeAnAllocationFails) {
   EXPECT_EQ(stats().num_ooms, 0);
 }
 
-TEST_F(AllocatorTest, ARequestThatNoDeviceCouldMeetIsCountedAsRunningOut) {
+TEST_F(AllocatorTest, ARequestLargerThanAnyDeviceCountsAsOutOfMemory) {
   EXPECT_THROW(allocate(size_t{1} << 62), c10::OutOfMemoryError);
   EXPECT_EQ(stats().num_ooms, 1);
 }
 
-TEST_F(AllocatorTest, WhoFindsMemoryInTheCacheDoesNotWaitForAnothersStream) {
+TEST_F(AllocatorTest, AnAllocationFromTheCacheDoesNotWaitForOtherStreams) {
   const NPUStream held = getNPUStreamFromPool();
   void* const cached = allocate_on(held, kKiB).get();
   Gate gate(held);
@@ -193,7 +193,7 @@ TEST_F(AllocatorTest, WhoFindsMemoryInTheCacheDoesNotWaitForAnothersStream) {
   EXPECT_EQ(user.get(), cached);
 }
 
-TEST_F(AllocatorTest, FractionLimitsWhatIsReserved) {
+TEST_F(AllocatorTest, FractionLimitsReservedMemory) {
   set_memory_fraction(0.25, 0);
   EXPECT_EQ(memory_fraction(0), 0.25);
   EXPECT_THROW(allocate(80 * kMiB), c10::OutOfMemoryError);
@@ -203,7 +203,7 @@ TEST_F(AllocatorTest, FractionLimitsWhatIsReserved) {
   EXPECT_THROW(set_memory_fraction(1.5, 0), c10::Error);
 }
 
-TEST_F(AllocatorTest, MemoryThatWasRoundedOtherwiseIsNotTakenForMore) {
+TEST_F(AllocatorTest, ABlockRoundedByOlderSettingsIsNotTooSmall) {
   at::DataPtr first = allocate(4200);  // 4608 bytes
   const at::DataPtr behind = allocate(512);
   ASSERT_EQ(static_cast<char*>(behind.get()) - static_cast<char*>(first.get()), 4608);
@@ -234,7 +234,7 @@ TEST_F(AllocatorTest, DevicesAreSeparate) {
   EXPECT_EQ(getNPUAllocator()->getDeviceStats(1).allocation[0].current, 1);
 }
 
-TEST_F(AllocatorTest, MemoryInfoCountsWhatIsReserved) {
+TEST_F(AllocatorTest, MemoryInfoCountsReservedMemory) {
   const auto [free, total] = getNPUAllocator()->getMemoryInfo(0);
   EXPECT_EQ(total, 256 * kMiB);
   const at::DataPtr pointer = allocate(20 * kMiB);
@@ -291,8 +291,8 @@ TEST_F(AllocatorTest, ThreadsMayAllocateAndFreeAtOnce) {
   EXPECT_EQ(stats().allocated_bytes[0].current, 0);
 }
 
-// What the allocator must never do, whatever the order of calls: hand out memory that somebody still has or still uses. Streams
-// are held and let go at random by gates, so that the model knows which use is over.
+// Checks that the allocator never hands out memory that is allocated or that a stream still uses. Gates hold and release streams
+// at random, so the model knows which uses are over.
 class Model {
  public:
   explicit Model(uint32_t seed) : random_(seed) {
@@ -338,12 +338,12 @@ class Model {
     at::DataPtr pointer;
     uintptr_t begin;
     size_t requested;
-    size_t owner;               // the stream it was allocated for
+    size_t owner;               // the stream of the allocation
     std::vector<size_t> users;  // other streams that were recorded
   };
   struct Used {
     uintptr_t begin, end;
-    size_t stream;  // that was held when the memory was freed
+    size_t stream;  // was held when the memory was freed
   };
 
   size_t pick_size() {
@@ -353,7 +353,7 @@ class Model {
 
   void allocate() {
     if (live_.size() > 40) return release();
-    // Before the device is full, as running out waits for streams that only this thread lets go.
+    // Stays below the size of the device: an allocation that runs out waits for streams, which only this thread releases.
     if (getNPUAllocator()->getDeviceStats(0).reserved_bytes[0].current > int64_t(160 * kMiB)) open_all();
     const size_t stream = random_() % streams_.size(), bytes = pick_size();
     setCurrentNPUStream(streams_[stream]);

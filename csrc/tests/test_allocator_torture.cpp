@@ -1,7 +1,7 @@
 // Threads that allocate and free at random, on several streams and in a pool, with a checker that knows every live block.
 //
-// TORCH_NPU_TORTURE_STEPS sets how many allocations and frees there are together, TORCH_NPU_TORTURE_SEED repeats a run as far as
-// threads can be repeated.
+// TORCH_NPU_TORTURE_STEPS sets the number of allocations and frees. TORCH_NPU_TORTURE_SEED repeats the random choices of a run;
+// the order of threads may differ.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -25,7 +25,7 @@ uint64_t number_from_environment(const char* name, uint64_t standard) {
   return text != nullptr && *text != '\0' ? std::stoull(text) : standard;
 }
 
-// Live memory by address. It is told of a block after its allocation and before its free.
+// Live memory by address. add() is called after an allocation, remove() before a free.
 class Checker {
  public:
   void add(const at::DataPtr& memory, size_t bytes) {
@@ -101,7 +101,7 @@ class Worker {
 
   NPUStream pick_stream() { return streams_[random_() % streams_.size()]; }
 
-  // So that frees of recorded memory have something to wait for.
+  // Frees of recorded memory then have to wait.
   void keep_a_stream_busy() {
     gate_.reset();
     gate_ = std::make_unique<Gate>(pick_stream());
@@ -156,11 +156,11 @@ void torture(uint64_t steps) {
   EXPECT_EQ(device_memory(0).first, free_at_first);
 }
 
-TEST(AllocatorTortureTest, NoBlocksOverlapNothingLeaksAndTheBooksBalance) {
+TEST(AllocatorTortureTest, NoBlocksOverlapNothingLeaksAndTheStatisticsAgree) {
   torture(number_from_environment("TORCH_NPU_TORTURE_STEPS", 300'000));
 }
 
-TEST(AllocatorTortureTest, SoItIsWithExpandableSegments) {
+TEST(AllocatorTortureTest, TheSameHoldsWithExpandableSegments) {
   change_allocator_settings("expandable_segments:True");
   torture(number_from_environment("TORCH_NPU_TORTURE_STEPS", 300'000) / 3);
   change_allocator_settings("");

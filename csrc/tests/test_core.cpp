@@ -16,7 +16,7 @@ namespace {
 
 NPUGeneratorImpl& impl(const at::Generator& generator) { return *generator.get<NPUGeneratorImpl>(); }
 
-TEST(Generator, OffsetMovesInFours) {
+TEST(Generator, OffsetIsAMultipleOfFour) {
   const at::Generator generator = createNPUGenerator(0);
   impl(generator).set_current_seed(7);
   EXPECT_EQ(philox(impl(generator), 1), std::pair(uint64_t{7}, uint64_t{0}));
@@ -64,7 +64,7 @@ TEST(HostAllocator, MemoryIsPinnedAndReusedAfterTheStreamThatUsesIt) {
   EXPECT_TRUE(one.get() == address || two.get() == address);
 }
 
-TEST(Storage, ResizeKeepsWhatFits) {
+TEST(Storage, ResizeKeepsTheBytesThatFit) {
   bind_device();
   c10::StorageImpl storage(c10::StorageImpl::use_byte_size_t(), 4, allocate_memory(4), getNPUAllocator(), true);
   const uint32_t word = 0xCAFEBABE;
@@ -79,7 +79,7 @@ TEST(Storage, ResizeKeepsWhatFits) {
   EXPECT_EQ(storage.data(), nullptr);
 }
 
-TEST(Library, SaysWhereItCameFrom) {
+TEST(Library, InfoNamesOriginPathVersionAndChip) {
   const acl::LibraryInfo& info = acl::library_info();
   EXPECT_EQ(info.origin, "softnpu");
   EXPECT_NE(info.path.find("libascendcl.so"), std::string::npos);

@@ -1,5 +1,4 @@
-// What a process without Python prints about failures that no call has reported, and the status that it ends with. Each case is a
-// process of its own.
+// The output and the exit status of a process without Python with failures that no call has reported. Each case runs a process.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -61,7 +60,7 @@ int count(const std::string& text, const std::string& part) {
   return found;
 }
 
-TEST(ExitReport, FailuresOfAllStreamsAreNamedAndTheStatusIsOne) {
+TEST(ExitReport, NamesFailuresOfAllStreamsAndSetsTheStatusToOne) {
   const Ended ended = run("LeavesFailures");
   EXPECT_EQ(ended.status, 1) << ended.output;
   EXPECT_EQ(count(ended.output, kPrinted), 2) << ended.output;
@@ -71,13 +70,13 @@ TEST(ExitReport, FailuresOfAllStreamsAreNamedAndTheStatusIsOne) {
             1);
 }
 
-TEST(ExitReport, AnotherStatusStays) {
+TEST(ExitReport, KeepsAnotherStatus) {
   const Ended ended = run("LeavesAFailureAndFails");
   EXPECT_EQ(ended.status, 7) << ended.output;
   EXPECT_EQ(count(ended.output, kPrinted), 1) << ended.output;
 }
 
-TEST(ExitReport, WhatWasReportedIsNotPrintedAgain) {
+TEST(ExitReport, DoesNotPrintReportedFailures) {
   const Ended ended = run("HasSeenItsFailure");
   EXPECT_EQ(ended.status, 0) << ended.output;
   EXPECT_EQ(count(ended.output, kPrinted), 0) << ended.output;

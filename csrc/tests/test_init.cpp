@@ -22,7 +22,7 @@ TEST(Init, NamesTheDeviceAndMakesItCurrent) {
   EXPECT_TRUE(at::equal(sum.cpu(), at::full({3}, 2.0F)));
 }
 
-TEST(Init, RefusesWhatIsNoNpu) {
+TEST(Init, RefusesOtherDevices) {
   torch_npu::init_npu();
   EXPECT_THROW(torch_npu::init_npu(9), c10::Error);
   EXPECT_THROW(torch_npu::init_npu(at::Device(at::kCPU)), c10::Error);

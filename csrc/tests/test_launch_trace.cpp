@@ -1,4 +1,4 @@
-// What the exception of a failed task says, with each switch. Switches are read once, so each case is a process of its own.
+// The text of the exception of a failed task, with each switch. Switches are read once per process, so each case runs a process.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kOperator = "aclrtStreamWaitEvent";
 
-// A task that fails after a second, with one before and one behind it that do not; prints who threw what.
+// Launches three tasks, of which the second fails after a second. Prints which call threw, and its text.
 TEST(LaunchTraceProcess, DISABLED_FailsOneTask) {
   set_python_location([] { return std::string("train.py:12 in step"); });
   const NPUStream stream = getCurrentNPUStream();
@@ -29,7 +29,7 @@ TEST(LaunchTraceProcess, DISABLED_FailsOneTask) {
   const at::DataPtr memory = allocate_memory(8);
   const auto launch = [&](std::string name, const char* arguments) {
     after_launch(stream, name.c_str(), [&] { return std::string(arguments); });
-    name.assign(name.size(), '?');  // the name is the caller's again
+    name.assign(name.size(), '?');  // after_launch() must have copied the name
   };
   try {
     ACL_CALL(aclrtMemsetAsync, memory.get(), 8, 0, 8, stream.stream());

@@ -1,4 +1,4 @@
-// docs/environment.md says what the table says.
+// Compares docs/environment.md with the table of options.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -2,7 +2,7 @@
 
 #include "base/printable.h"
 
-namespace torch_npu::acl {
+namespace torch_npu {
 namespace {
 
 TEST(Printable, TextStays) {
@@ -17,7 +17,7 @@ TEST(Printable, ZerosAndControlCharactersAreWritten) {
 
 TEST(Printable, BytesThatAreNoUtf8AreWritten) {
   EXPECT_EQ(printable("\xFF"), "\\xff");      // never a character
-  EXPECT_EQ(printable("\xA9 a"), "\\xa9 a");  // goes on without a begin
+  EXPECT_EQ(printable("\xA9 a"), "\\xa9 a");  // continuation byte without a first byte
   EXPECT_EQ(printable("\xC3"), "\\xc3");      // cut short
   EXPECT_EQ(printable("\xE2\x82"
                       "a"),
@@ -25,9 +25,9 @@ TEST(Printable, BytesThatAreNoUtf8AreWritten) {
             "a");                                                    // cut short
   EXPECT_EQ(printable("\xC0\x80"), "\\xc0\\x80");                    // a zero in two bytes
   EXPECT_EQ(printable("\xE0\x80\x80"), "\\xe0\\x80\\x80");           // a zero in three bytes
-  EXPECT_EQ(printable("\xED\xA0\x80"), "\\xed\\xa0\\x80");           // half of a pair of UTF-16
-  EXPECT_EQ(printable("\xF4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond the last character
+  EXPECT_EQ(printable("\xED\xA0\x80"), "\\xed\\xa0\\x80");           // surrogate
+  EXPECT_EQ(printable("\xF4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // above U+10FFFF
 }
 
 }  // namespace
-}  // namespace torch_npu::acl
+}  // namespace torch_npu

@@ -1,4 +1,4 @@
-// Kernels that a C++ program registers for operators of ATen, by what TORCH_LIBRARY_IMPL is made of.
+// Kernels that a C++ program registers for operators of ATen with torch::Library, as TORCH_LIBRARY_IMPL does.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ const at::Device kFirst(at::DeviceType::PrivateUse1, 0);
 
 at::Tensor sevens(const at::Tensor& self) { return at::empty_like(self).fill_(7); }
 
-// A user's kernel of aten::sinc for `key`, as long as the object lives.
+// Registers a kernel of aten::sinc for `key` until the object is destroyed.
 std::unique_ptr<torch::Library> register_sevens(c10::DispatchKey key) {
   auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
   library->impl("sinc", TORCH_FN(sevens));

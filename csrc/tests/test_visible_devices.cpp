@@ -32,7 +32,7 @@ class VisibleDevicesTest : public testing::Test {
   }
 };
 
-TEST_F(VisibleDevicesTest, AreTheNumbersBeforeWhatIsNone) {
+TEST_F(VisibleDevicesTest, TheFirstItemThatIsNoNumberEndsTheList) {
   EXPECT_EQ(list_for("1,2"), "1,2");
   EXPECT_EQ(list_for("2, 0"), "2, 0");
   EXPECT_EQ(list_for("0,-1,2"), "0");
@@ -41,23 +41,23 @@ TEST_F(VisibleDevicesTest, AreTheNumbersBeforeWhatIsNone) {
   EXPECT_EQ(list_for(""), "");
 }
 
-TEST_F(VisibleDevicesTest, AreAllWhereCudaHasOtherNames) {
+TEST_F(VisibleDevicesTest, AListOfUuidsIsIgnored) {
   EXPECT_EQ(list_for("GPU-8932f937,GPU-2"), "unset");
   EXPECT_EQ(list_for("MIG-GPU-8932f937"), "unset");
 }
 
-TEST_F(VisibleDevicesTest, AreForgottenAtTheEndOfTheScope) {
+TEST_F(VisibleDevicesTest, TheListIsRemovedAtTheEndOfTheScope) {
   list_for("1");
   EXPECT_EQ(list(), "unset");
 }
 
-TEST_F(VisibleDevicesTest, AreThoseOfAscendFirst) {
+TEST_F(VisibleDevicesTest, TheVariableOfAscendWins) {
   setenv("ASCEND_RT_VISIBLE_DEVICES", "3", 1);
   EXPECT_EQ(list_for("1"), "3");
   EXPECT_EQ(list(), "3");
 }
 
-TEST_F(VisibleDevicesTest, AreNotThoseOfCudaUnlessAsked) {
+TEST_F(VisibleDevicesTest, TheVariableOfCudaIsIgnoredUnlessSwitchedOn) {
   follow_visible_devices_of_cuda(false);
   EXPECT_EQ(list_for("1"), "unset");
 }

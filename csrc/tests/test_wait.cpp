@@ -14,7 +14,7 @@ struct Interrupted {};
 
 std::function<void()> on_check;
 
-// `check` runs between the slices of waits while it lives.
+// While an object lives, `check` runs between the slices of waits.
 class Checking {
  public:
   explicit Checking(std::function<void()> check) {
@@ -26,7 +26,7 @@ class Checking {
 
 void interrupt() { throw Interrupted(); }
 
-// Each kind of wait for `stream`, whose work goes on behind a gate.
+// Each kind of wait for a stream.
 const std::vector<std::function<void(NPUStream)>> kWaits = {
     [](NPUStream stream) { stream.synchronize(); },
     [](NPUStream stream) { synchronize_device(stream.device_index()); },
@@ -37,7 +37,7 @@ const std::vector<std::function<void(NPUStream)>> kWaits = {
     },
 };
 
-TEST(Wait, AnInterruptEndsItAndTheWorkGoesOn) {
+TEST(Wait, AnInterruptEndsTheWaitAndNotTheWork) {
   for (const auto& wait : kWaits) {
     const NPUStream stream = getNPUStreamFromPool(false, 1);
     Gate gate(stream);
@@ -53,7 +53,7 @@ TEST(Wait, AnInterruptEndsItAndTheWorkGoesOn) {
   }
 }
 
-TEST(Wait, GoesOnWhenTheCheckReturnsWhateverThatDid) {
+TEST(Wait, ContinuesAfterTheCheckUsedAnotherDevice) {
   for (const auto& wait : kWaits) {
     const NPUStream stream = getNPUStreamFromPool(false, 1);
     Gate gate(stream);
@@ -67,12 +67,12 @@ TEST(Wait, GoesOnWhenTheCheckReturnsWhateverThatDid) {
   }
 }
 
-TEST(Wait, DoesNotAskWhereNothingIsPending) {
+TEST(Wait, DoesNotCheckWhenNothingIsPending) {
   const Checking checking(interrupt);
   for (const auto& wait : kWaits) wait(getNPUStreamFromPool());
 }
 
-TEST(Wait, OfThoseWhoHoldALockIsNotInterrupted) {
+TEST(Wait, IsNotInterruptedDuringUninterruptedWaits) {
   const NPUStream stream = getNPUStreamFromPool();
   Gate gate(stream);
   const Checking checking(interrupt);
@@ -88,7 +88,7 @@ TEST(Wait, OfThoseWhoHoldALockIsNotInterrupted) {
   EXPECT_TRUE(stream.query());
 }
 
-TEST(Wait, ForAStreamEndsThoughOthersKeepItBusy) {
+TEST(Wait, ForAStreamEndsWhileOtherThreadsKeepItBusy) {
   const NPUStream stream = getNPUStreamFromPool();
   std::unique_ptr<Gate> later;
   auto gate = std::make_unique<Gate>(stream);

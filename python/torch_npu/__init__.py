@@ -1,9 +1,12 @@
-"""PyTorch on Ascend NPUs: importing this package gives torch the device `npu` and the module `torch.npu`.
+"""PyTorch on Ascend NPUs: `import torch_npu` gives torch the device `npu` and the module `torch.npu`.
 
-No device is touched by the import; a missing device library is reported by the first use of the device.
+The import does not start a device. The first use of the device reports a missing device library.
 """
 
+from __future__ import annotations
+
 import importlib
+from typing import Any
 
 from ._commands import run_if_asked
 
@@ -15,7 +18,7 @@ from ._built_for import TORCH as _BUILT_FOR  # noqa: E402
 from .version import __version__  # noqa: E402
 
 
-def _check_torch():
+def _check_torch() -> None:
     found = ".".join(torch.__version__.split(".")[:2])
     if found != _BUILT_FOR:
         raise ImportError(
@@ -24,28 +27,28 @@ def _check_torch():
         )
 
 
-def _register():
+def _register() -> None:
     torch.utils.rename_privateuse1_backend("npu")
     torch._register_device_module("npu", npu)
-    _second_names.register()
+    _module_aliases.register()
     quantized = [torch.quint8, torch.quint4x2, torch.quint2x4, torch.qint32, torch.qint8]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True, unsupported_dtype=quantized)
     activities = torch._C._profiler.ProfilerActivity
     if not hasattr(activities, "NPU"):  # torch before 2.13
         activities.NPU = activities.PrivateUse1
     npu._data_parallel.install()
-    _C._storage_Use_Count = torch._C._storage_Use_Count  # trl asks for it here
+    _C._storage_Use_Count = torch._C._storage_Use_Count  # trl reads it from torch_npu._C
     reductions._register()
     ops.register()
-    _torch_names.register()
+    _torch_patches.register()
 
 
 _check_torch()
 
-from . import _C, _checkpoints, _interchange, _second_names, _torch_names, _tracing, npu, ops, softnpu  # noqa: E402
+from . import _C, _checkpoints, _interchange, _module_aliases, _torch_patches, _tracing, npu, ops, softnpu  # noqa: E402
 from .multiprocessing import reductions  # noqa: E402
 
-npu.debug._check_environment()  # before torch knows npu: a failed import leaves nothing behind
+npu.debug._check_environment()  # before _register(), so that a failed import changes nothing in torch
 _register()
 _interchange.register()
 _checkpoints.register()
@@ -57,14 +60,14 @@ __all__ = ["__version__", "npu", "softnpu"]
 _ON_DEMAND = {"contrib", "distributed", "jit", "optim", "profiler", "testing", "utils"}
 
 
-def __getattr__(name):
-    # `torch_npu.optim` and the operators need no import of their own, and cost nothing where nobody asks for them.
+def __getattr__(name: str) -> Any:
+    # `torch_npu.optim` and the operators are imported on first use, so that unused ones cost nothing.
     if name in _ON_DEMAND:
         return importlib.import_module(f".{name}", __name__)
     return ops.public(name)
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *_ON_DEMAND, *ops.FAMILY_OF})
 
 

@@ -1,18 +1,22 @@
-"""Checkpoints of the real package, read and written.
+"""Reads and writes checkpoints of the vendor's torch_npu.
 
-The real package writes a tensor on npu as a storage on the CPU and a call of torch_npu.utils.storage._rebuild_npu_tensor, which
-brings it to the current NPU and casts it to its format. Such files load here, with and without weights_only:
+The vendor's package writes a tensor on npu as a storage on the CPU and a call of torch_npu.utils.storage._rebuild_npu_tensor,
+which moves it to the current NPU and casts it to its format. torch.load reads such files, with and without weights_only:
 
-    torch.load("real.pt")                                  # the current NPU
-    torch.load("real.pt", map_location="npu:1")            # a string, a device or a function: where that puts the storage
-    torch.load("real.pt", map_location={"npu:0": "cpu"})   # a dict: the tensor counts as one of the current NPU
+    torch.load("vendor.pt")                                  # to the current NPU
+    torch.load("vendor.pt", map_location="npu:1")            # a string, a device or a function: to that device
+    torch.load("vendor.pt", map_location={"npu:0": "cpu"})   # a dict: its entry for the current NPU applies
 
-Tensors are written as torch writes them, which the real package reads, and so does a torch without any plugin. Only a tensor in
-a private format (npu/_format.py) is written as the real package does it, because torch's way has no place for the format.
+Tensors are written in torch's own form. The vendor's package and a torch without a plugin read that form. A tensor in a private
+format (npu/_format.py) is written in the vendor's form, because torch's form does not store the format.
 """
+
+from __future__ import annotations
 
 import collections
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
@@ -20,7 +24,7 @@ from torch._guards import detect_fake_mode
 from .npu._format import PRIVATE, Format
 
 
-def register():
+def register() -> None:
     rebuild = f"{_MODULE}._rebuild_npu_tensor"
     torch.serialization.add_safe_globals([(_rebuild_npu_tensor, rebuild), Format])
     torch.serialization._get_restore_location = _remembering(torch.serialization._get_restore_location)
@@ -30,8 +34,10 @@ def register():
 _MODULE = "torch_npu.utils.storage"
 
 
-def _rebuild_npu_tensor(storage, storage_offset, size, stride, requires_grad, backward_hooks, npu_storage_info):
-    """The tensor of a checkpoint. npu_storage_info is its format; old files have a bool in that place, which says nothing."""
+def _rebuild_npu_tensor(
+    storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, npu_storage_info: Any
+) -> torch.Tensor:
+    """Makes the tensor of a checkpoint. npu_storage_info is its format; in old files it is a bool without a meaning."""
     fake = detect_fake_mode() is not None
     tensor = torch._utils._rebuild_tensor(storage if fake else _on_npu(storage), storage_offset, size, stride)
     if fake:
@@ -48,8 +54,8 @@ def _rebuild_npu_tensor(storage, storage_offset, size, stride, requires_grad, ba
 _rebuild_npu_tensor.__module__ = _MODULE
 
 
-def _on_npu(storage):
-    """The storage where map_location put it, else on npu. Storages that were one stay one."""
+def _on_npu(storage: Any) -> Any:
+    """Returns the storage on the device that map_location names, or on npu. Tensors that shared a storage still share it."""
     untyped = storage._untyped_storage
     goal = getattr(untyped, "_npu_goal", {})
     if goal is None or untyped.device.type != "cpu":
@@ -57,22 +63,23 @@ def _on_npu(storage):
     if not hasattr(untyped, "_npu_twin"):
         untyped._npu_twin = torch.serialization.default_restore_location(untyped, _of_current(goal))
     if hasattr(untyped, "_torch_load_uninitialized"):
-        storage._untyped_storage = untyped._npu_twin  # a file of the old form: its end, which is read later, fills the storage
+        storage._untyped_storage = untyped._npu_twin  # the old file format: torch fills the storage later
         return storage
     return torch.storage.TypedStorage(wrap_storage=untyped._npu_twin, dtype=storage.dtype, _internal=True)
 
 
-def _remembering(by_location):
-    """_get_restore_location, whose function leaves in a storage that was saved on the CPU what map_location says of tensors on
-    npu: a dict, or None if the storage is where it is to be. No device is touched: few of them will be tensors on npu."""
+def _remembering(by_location: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps torch.serialization._get_restore_location. A storage that was saved on the CPU gets the attribute _npu_goal: the dict
+    map_location, or None if the storage is on its final device. _on_npu reads it. No device is started, because most of these
+    storages do not belong to tensors on npu."""
 
     @functools.wraps(by_location)
-    def remembering(map_location):
+    def remembering(map_location: Any) -> Any:
         restore = by_location(map_location)
         if map_location is None:
             return restore
 
-        def restore_and_remember(storage, location):
+        def restore_and_remember(storage: Any, location: str) -> Any:
             if callable(map_location):
                 restored = map_location(storage, location)
                 if restored is None:
@@ -90,17 +97,17 @@ def _remembering(by_location):
     return remembering
 
 
-def _of_current(map_location):
-    """Where a dict sends what was on the current NPU."""
+def _of_current(map_location: dict[str, Any]) -> Any:
+    """The entry of a map_location dict for the current NPU."""
     if not map_location:
         return "npu"
     names = ["npu"] if torch.npu.device_count() == 0 else [f"npu:{torch.npu.current_device()}", "npu"]
     return next((map_location[name] for name in names if name in map_location), "npu")
 
 
-def _with_format(reduce):
+def _with_format(reduce: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(reduce)
-    def _reduce_ex_internal(self, proto):
+    def _reduce_ex_internal(self: torch.Tensor, proto: int) -> Any:
         if type(self) not in (torch.Tensor, torch.nn.Parameter) or self.device.type != "npu" or not torch._C._has_storage(self):
             return reduce(self, proto)
         known = getattr(self.untyped_storage(), "_npu_format", None)
@@ -109,7 +116,7 @@ def _with_format(reduce):
         torch.utils.hooks.warn_if_has_hooks(self)
         cpu = self.detach().cpu()
         place = cpu.storage_offset(), tuple(cpu.size()), cpu.stride()
-        state = self.requires_grad, collections.OrderedDict(), int(known)
-        return _rebuild_npu_tensor, (cpu._typed_storage(), *place, *state)
+        hooks: collections.OrderedDict[int, Any] = collections.OrderedDict()
+        return _rebuild_npu_tensor, (cpu._typed_storage(), *place, self.requires_grad, hooks, int(known))
 
     return _reduce_ex_internal

@@ -1,23 +1,27 @@
-"""Commands of the package that need no torch, and are wanted just where it is broken: `python -m torch_npu.doctor` and `npu-smi`.
+"""Commands that run without torch, because users need them when torch is broken: `python -m torch_npu.doctor` and `npu-smi`.
 
-    run_if_asked()  # the first thing that the package does
-    sys.exit(run("torch_npu.utils.collect_env", main))  # a command that does need torch
+    run_if_asked()  # the first statement of the package
+    sys.exit(run("torch_npu.utils.collect_env", main))  # a command that needs torch
 
-Python imports a package before it runs a module of it. If the process was started for one of these commands, it is run here and
-the process ends with its status; otherwise nothing happens.
+Python imports a package before it runs a module of it. If the process was started for one of these commands, run_if_asked() runs
+the command and ends the process with its status. Otherwise it does nothing.
 """
+
+from __future__ import annotations
 
 import contextlib
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 _BY_MODULE = {"torch_npu.doctor": "doctor", "torch_npu.tools.smi": "tools.smi"}
 _BY_SCRIPT = {"npu-smi": "tools.smi"}
 
 
-def run_if_asked():
+def run_if_asked() -> None:
     module = _asked(sys.orig_argv)
     if module is not None:
         raise SystemExit(
@@ -25,15 +29,15 @@ def run_if_asked():
         )
 
 
-def run(name, main):
-    """The status of a command. Output that cannot be written is a line on stderr, or nothing, and status 1."""
+def run(name: str, main: Callable[[], Any]) -> Any:
+    """Runs a command and returns its exit status. If the output cannot be written, the status is 1 and stderr has the reason."""
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
     if sys.stdout is None:
         return _tell(name, "the standard output is closed")
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a notebook's has not
-            stream.reconfigure(errors="backslashreplace")  # a name that the encoding lacks is shown by its number
+        if hasattr(stream, "reconfigure"):  # that of a notebook has no such method
+            stream.reconfigure(errors="backslashreplace")  # characters that the encoding lacks
     try:
         status = _status(main)
         sys.stdout.flush()
@@ -41,32 +45,32 @@ def run(name, main):
     except KeyboardInterrupt:
         status = 130
     except BrokenPipeError:
-        status = 1  # `| head`, which has seen enough
+        status = 1  # such as `| head`
     except OSError as error:
         status = _tell(name, error)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest at its end
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes the rest at exit
     return status
 
 
-def _status(main):
+def _status(main: Callable[[], Any]) -> Any:
     try:
         return main()
-    except SystemExit as end:  # of argparse
+    except SystemExit as end:  # raised by argparse
         return end.code
 
 
-def _tell(name, reason):
+def _tell(name: str, reason: object) -> int:
     with contextlib.suppress(OSError):
         print(f"{name}: {reason}", file=sys.stderr, flush=True)
     return 1
 
 
-def _asked(command):
-    """The module that a command line starts, or None. Options of Python may stand before it."""
+def _asked(command: list[str]) -> str | None:
+    """The module of the command that a command line starts, or None. Options of Python may come before it."""
     words = iter(command[1:])
     for word in words:
         if word == "-m":
-            return _BY_MODULE.get(next(words, None))
+            return _BY_MODULE.get(next(words, ""))
         if word == "-c":
             return None
         if word in ("-X", "-W"):

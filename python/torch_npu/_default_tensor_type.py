@@ -1,25 +1,29 @@
-"""torch.set_default_tensor_type of a type on npu: what torch makes without being told a device and a dtype is of that type.
+"""torch.set_default_tensor_type for types on npu: tensors made without a device and a dtype are of that type.
 
     torch.set_default_tensor_type(torch.npu.HalfTensor)     # or "torch.npu.HalfTensor"
     torch.zeros(2), torch.tensor([0.5]), torch.Tensor([1])  # float16 on npu
     torch.set_default_tensor_type(torch.FloatTensor)        # back on the CPU
 
-torch.set_default_device, by which it is done, holds for the thread that calls it; torch.Tensor is exchanged for all.
+It calls torch.set_default_device, which applies to the calling thread. The constructor torch.Tensor is replaced for all threads.
 """
 
+from __future__ import annotations
+
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from . import _C
 
 
-def with_npu(original):
-    """torch's set_default_tensor_type, and the types of npu."""
+def with_npu(original: Callable[..., None]) -> Callable[..., None]:
+    """Wraps torch.set_default_tensor_type so that it accepts types of npu."""
     is_on_npu = False
 
     @functools.wraps(original)
-    def set_default_tensor_type(t, /):
+    def set_default_tensor_type(t: Any, /) -> None:
         nonlocal is_on_npu
         name = t if isinstance(t, str) else getattr(t, "__name__", "")
         kind = name.removeprefix("torch.npu.")
@@ -33,6 +37,6 @@ def with_npu(original):
     return set_default_tensor_type
 
 
-def _tensor(*args, **kwargs):
-    """torch.Tensor(*args), of the default dtype."""
+def _tensor(*args: Any, **kwargs: Any) -> torch.Tensor:
+    """Replaces the constructor of torch.Tensor; a tensor argument is aliased."""
     return torch.empty(0, device="npu").new(*args, **kwargs)

@@ -1,13 +1,17 @@
-"""torch.compile on npu. Imported when torch._dynamo is.
+"""torch.compile on npu. Imported right after torch._dynamo (_tracing.py).
 
-The backends eager, aot_eager, aot_eager_decomp_partition and those that others register work. `backend="npu"` is aot_eager under
-the name that programs for NPUs use: the graph is captured, differentiated as a whole, and run operator by operator. inductor
-generates no code for npu and is refused (`refuse_inductor`).
+The backends eager, aot_eager, aot_eager_decomp_partition and those that other packages register work. `backend="npu"` is
+aot_eager: the graph is captured, differentiated as a whole, and run operator by operator. inductor generates no code for npu and
+is refused (`refuse_inductor`).
 
-Streams, events, device contexts and questions about the device are traced as those of torch.cuda are, without graph breaks.
+Streams, events, device contexts and device queries are traced without graph breaks, as those of torch.cuda are.
 """
 
+from __future__ import annotations
+
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch._dynamo.backends.registry import lookup_backend, register_backend
@@ -17,7 +21,7 @@ from . import _C, npu
 
 
 class NpuInterface(DeviceInterface):
-    """What Dynamo asks a device for."""
+    """The device functions that Dynamo calls."""
 
     device = npu.device
     Event = npu.Event
@@ -42,23 +46,23 @@ class NpuInterface(DeviceInterface):
         get_device_properties = staticmethod(npu.get_device_properties)
 
     @staticmethod
-    def is_bf16_supported(including_emulation=False):
+    def is_bf16_supported(including_emulation: bool = False) -> bool:
         return npu.is_bf16_supported()
 
     @staticmethod
-    def get_raw_stream(device_idx):
+    def get_raw_stream(device_idx: int) -> int:
         return npu.current_stream(device_idx).npu_stream
 
     @staticmethod
-    def _set_stream_by_id(stream_id, device_index, device_type):
+    def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
         _C._npu_set_stream(stream_id, device_index, device_type)
 
 
-def refuse_inductor(compile_fx):
-    """compile_fx of inductor, but with one sentence for graphs that touch npu."""
+def refuse_inductor(compile_fx: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps compile_fx of inductor: a graph with tensors on npu raises without_inductor()'s error."""
 
     @functools.wraps(compile_fx)
-    def compile(model_, example_inputs_, *args, **kwargs):
+    def compile(model_: Any, example_inputs_: Any, *args: Any, **kwargs: Any) -> Any:
         if _touches_npu(model_, example_inputs_):
             return without_inductor(model_, example_inputs_)
         return compile_fx(model_, example_inputs_, *args, **kwargs)
@@ -66,49 +70,49 @@ def refuse_inductor(compile_fx):
     return compile
 
 
-def without_inductor(graph, inputs):
-    """What inductor does with a graph that touches npu. transfer_to_npu has `npu_backend` in its place."""
+def without_inductor(graph: Any, inputs: Any) -> Any:
+    """Called instead of inductor for a graph with tensors on npu. transfer_to_npu replaces it by `npu_backend`."""
     raise NotImplementedError(
         'the backend inductor generates no code for npu: write torch.compile(..., backend="npu"), '
         'or "aot_eager" or "eager", which run the captured graph operator by operator'
     )
 
 
-def _touches_npu(model, inputs):
+def _touches_npu(model: Any, inputs: Any) -> bool:
     nodes = model.graph.nodes if isinstance(model, torch.fx.GraphModule) else ()
     values = [node.meta.get("val", node.meta.get("example_value")) for node in nodes]
     leaves = torch.utils._pytree.tree_leaves((values, inputs))
     return any(isinstance(leaf, torch.Tensor) and leaf.device.type == "npu" for leaf in leaves)
 
 
-def npu_backend(graph, inputs, **options):
-    """aot_eager: see the module."""
+def npu_backend(graph: Any, inputs: Any, **options: Any) -> Any:
+    """The backend aot_eager."""
     return lookup_backend("aot_eager")(graph, inputs, **options)
 
 
-def _device_variable(generic):
+def _device_variable(generic: Any) -> Any:
     class NpuDeviceVariable(generic):
         _exchange_fn = NpuInterface.exchange_device
         _maybe_exchange_fn = NpuInterface.maybe_exchange_device
         _get_device_index_fn = staticmethod(npu._utils._get_device_index)
 
-        def module_name(self):
+        def module_name(self) -> str:
             return "torch.npu"
 
-        def python_type(self):
+        def python_type(self) -> type:
             return npu.device
 
     return NpuDeviceVariable
 
 
-def _trace_torch_npu():
-    """How calls of torch.npu are traced: as the same calls of torch.accelerator, or as constants."""
+def _trace_torch_npu() -> None:
+    """Makes Dynamo trace calls of torch.npu as the same calls of torch.accelerator, or as constants."""
     from torch._dynamo.variables import ctx_manager
     from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 
-    if hasattr(ctx_manager, "register_device_context_manager"):  # torch before 2.13: a device context breaks the graph
+    if hasattr(ctx_manager, "register_device_context_manager"):  # before torch 2.13 a device context breaks the graph
         ctx_manager.register_device_context_manager(npu.device, _device_variable(ctx_manager.GenericDeviceVariable))
-    UserDefinedClassVariable._in_graph_classes().update({npu.Stream, npu.Event})
+    UserDefinedClassVariable._in_graph_classes().update((npu.Stream, npu.Event))
     torch.compiler.allow_in_graph(npu.stream)
     for name in (
         "is_available",
@@ -121,19 +125,19 @@ def _trace_torch_npu():
         torch.compiler.assume_constant_result(getattr(npu, name))
 
     @torch.compiler.substitute_in_graph(npu.current_device, skip_signature_check=True)
-    def current_device():
+    def current_device() -> Any:
         return torch.accelerator.current_device_index()
 
     @torch.compiler.substitute_in_graph(npu.current_stream, skip_signature_check=True)
-    def current_stream(device=None):
+    def current_stream(device: Any = None) -> Any:
         return torch.accelerator.current_stream() if device is None else torch.accelerator.current_stream(device)
 
     @torch.compiler.substitute_in_graph(npu.synchronize, skip_signature_check=True)
-    def synchronize(device=None):
+    def synchronize(device: Any = None) -> Any:
         return torch.accelerator.synchronize() if device is None else torch.accelerator.synchronize(device)
 
 
-def _register():
+def _register() -> None:
     register_interface_for_device("npu", NpuInterface)
     for index in range(npu.device_count()):
         register_interface_for_device(f"npu:{index}", NpuInterface)

@@ -1,35 +1,40 @@
-"""What the tracers of torch, above all torch.compile and torch.export, have to know of npu, without importing one of them."""
+"""Prepares torch.compile, torch.export and other tracers for npu, without importing them."""
+
+from __future__ import annotations
 
 import contextlib
 import importlib
 import sys
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
-from ._on_import import on_import
+from ._import_hook import on_import
 
 
-def register():
+def register() -> None:
     _decompose_batch_norm()
     on_import("torch._dynamo", lambda: importlib.import_module("torch_npu._dynamo"), within=_with_cuda_as_it_was)
     on_import("torch._inductor.compile_fx", _refuse_inductor)
 
 
-def _with_cuda_as_it_was():
-    """Dynamo notes which functions torch.cuda has. It is not to take those of torch.npu for them."""
+def _with_cuda_as_it_was() -> AbstractContextManager[Any]:
+    """Dynamo registers the functions of torch.cuda at its import. While transfer_to_npu is applied, these would be torch.npu's,
+    so the names of torch are restored for that time."""
     transfer = sys.modules.get("torch_npu.contrib.transfer_to_npu")
     return contextlib.nullcontext() if transfer is None else transfer.suspended()
 
 
-def _decompose_batch_norm():
-    # Python's dispatcher prefers the plugin's own autograd kernel to a decomposition for all autograd kernels, but goes on from
-    # it as if no device were known, and then has two ways to choose from.
+def _decompose_batch_norm() -> None:
+    # The Python dispatcher prefers the plugin's autograd kernel to the decomposition of all autograd kernels, then continues
+    # without a device key and finds two candidates. A decomposition for AutogradPrivateUse1 removes the ambiguity.
     from torch._decomp.decompositions import native_batch_norm_decomposition as decomposition
 
     torch.ops.aten.native_batch_norm.default.py_impl(torch._C.DispatchKey.AutogradPrivateUse1)(decomposition)
 
 
-def _refuse_inductor():
+def _refuse_inductor() -> None:
     import torch._inductor.compile_fx as inductor
 
     from ._dynamo import refuse_inductor

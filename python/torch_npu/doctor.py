@@ -1,17 +1,20 @@
-"""python -m torch_npu.doctor: does torch_npu work here, and if not, what is to be done?
+"""python -m torch_npu.doctor: checks whether torch_npu works in this environment, and says how to fix what does not.
 
-    python -m torch_npu.doctor          # a line for each finding; exit status 1 if there is a problem
-    python -m torch_npu.doctor --json   # the same for programs: {"ok": ..., "findings": [{"about", "state", "text", "fix"}]}
+    python -m torch_npu.doctor          # one line per finding; the exit status is 1 if there is a problem
+    python -m torch_npu.doctor --json   # for programs: {"ok": ..., "findings": [{"about", "state", "text", "fix"}]}
 
-It imports neither torch nor the plugin: a process of its own tries them, so that a crash is a finding too. A state is ok, note
-(worth knowing), or problem, and then there is a fix.
+The state of a finding is ok, note or problem; a problem has a fix. The doctor imports neither torch nor the plugin. A child
+process (tools/probe.py) tries them while the doctor checks the rest, so the answer takes about as long as `import torch`, and a
+crash of the child is a finding.
 """
+
+from __future__ import annotations
 
 import argparse
 import ctypes
 import difflib
+import importlib.machinery
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -20,13 +23,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from .tools import _interpreters
+from .tools._cann_variables import CANN_VARIABLES
 from .version import __version__
 
 _FOLDERS = [Path(folder) for folder in sys.modules[__package__].__path__]
-_OURS = "+soft"  # in the version of this distribution and of no other
+_OURS = "+soft"  # only versions of this distribution contain it
 _PROBE = Path(__file__).parent / "tools" / "probe.py"
 _SECONDS = 300
 _SMALL_SHM = 64 << 20
@@ -40,21 +47,21 @@ class Finding:
     fix: str = ""
 
 
-def ok(about, text):
+def ok(about: str, text: str) -> Finding:
     return Finding(about, "ok", text)
 
 
-def note(about, text):
+def note(about: str, text: str) -> Finding:
     return Finding(about, "note", text)
 
 
-def problem(about, text, fix):
+def problem(about: str, text: str, fix: str) -> Finding:
     return Finding(about, "problem", text, fix)
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m torch_npu.doctor", description="Finds out whether torch_npu works here.")
-    parser.add_argument("--json", action="store_true", help="for programs")
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m torch_npu.doctor", description="Checks whether torch_npu works.")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     options = parser.parse_args(arguments)
     findings = examine()
     healthy = all(finding.state != "problem" for finding in findings)
@@ -70,56 +77,81 @@ def main(arguments=None):
     return 0 if healthy else 1
 
 
-def examine():
-    """All findings, in the order in which they are to be read."""
-    findings = [*_python(), *_distribution(), *_torch_version(), *_files(), *_libstdcxx()]
-    steps, stderr, end = _probe()
+def examine() -> list[Finding]:
+    """All findings, in the order in which they are printed."""
+    with _Probe() as probe:
+        findings = [*_python(), *_commands(), *_distribution(), *_torch_version(), *_files(), *_libstdcxx()]
+        memory_and_log = [*_shared_memory(), *_log()]
+        steps, stderr, end = probe.result()
     findings += _judge(steps, end)
     findings += _variables(steps, stderr)
-    findings += [*_shared_memory(), *_log(), *_hints(steps)]
-    return findings
+    return [*findings, *memory_and_log, *_hints(steps)]
 
 
-def _python():
-    yield ok("python", f"{platform.python_version()}, {sys.executable}")
-    path = shutil.which("python3")
-    if path is None or Path(path).resolve() == Path(sys.executable).resolve():
+def _python() -> Iterator[Finding]:
+    """The running interpreter, and those that the commands python and python3 start, compared by their full paths."""
+    running = _interpreters.Interpreter.running()
+    yield ok("python", f"{platform.python_version()}, {running.executable}, prefix {running.prefix}")
+    for other in _interpreters.on_path(running):
+        found = f"import the torch_npu in {other.package}" if other.package else "do not find torch_npu"
+        name = Path(other.executable).name
+        yield note(
+            "python",
+            f"the command {name} starts {other.executable} ({other.version}, prefix {other.prefix}), not this Python; "
+            f"programs started with {name} {found}; use {running.executable}",
+        )
+
+
+def _commands() -> Iterator[Finding]:
+    """The npu-smi on PATH, if it is the one of this package, and the interpreter that runs it."""
+    path = shutil.which("npu-smi")
+    interpreter = _interpreters.of_script(path) if path else None
+    if path is None or interpreter is None or b"torch_npu" not in Path(path).read_bytes():
         return
-    asked = subprocess.run([path, "-c", "import sys; print(*sys.version_info[:2], sep='.')"], capture_output=True, text=True)
-    if asked.stdout.strip() != f"{sys.version_info[0]}.{sys.version_info[1]}":
-        yield note("python", f"python3 is {path}, another Python than this one; programs started with it do not find torch_npu")
+    if _interpreters.is_same(interpreter, sys.executable):
+        yield ok("npu-smi", f"{path}, run by {interpreter}")
+        return
+    yield note("npu-smi", f"{path} is run by {interpreter}, not by this Python, {sys.executable}")
 
 
-def _distribution():
-    """Which distribution the name torch_npu belongs to: the vendor's is called so too."""
+def _place(about: str, folder: Path) -> Iterator[Finding]:
+    """A note if a package belongs to another interpreter, such as one that PYTHONPATH names."""
+    if not _interpreters.owns(folder):
+        yield note(about, f"it is in {folder}, outside of the prefix of this Python, {sys.prefix}")
+
+
+def _distribution() -> Iterator[Finding]:
+    """The distribution that the name torch_npu belongs to. The vendor's has the same name."""
     yield ok("torch_npu", f"{__version__}, {_FOLDERS[0]}")
     try:
         installed = importlib.metadata.distribution("torch_npu")
     except importlib.metadata.PackageNotFoundError:
         yield note("torch_npu", "it is on the search path, but not installed: nothing registers npu when torch is imported")
         return
-    place = Path(installed.locate_file("torch_npu")).resolve()
+    place = Path(str(installed.locate_file("torch_npu"))).resolve()
+    yield from _place("torch_npu", place)
     if _OURS not in installed.version:
         yield problem(
             "torch_npu",
-            f"the distribution torch_npu is {installed.version}, the vendor's, and this is {__version__}: they have one name",
-            "pip uninstall torch_npu, then install the one you want into an environment of its own",
+            f"the distribution torch_npu is {installed.version}, the vendor's; this package, {__version__}, has the same name",
+            "pip uninstall torch_npu, then install one of the two in its own environment",
         )
     elif installed.version != __version__:
         yield problem(
             "torch_npu",
             f"version {installed.version} is installed in {place}, but {__version__} from {_FOLDERS[0]} is used",
-            "remove the folder before it from PYTHONPATH, or install that version",
+            f"remove {_FOLDERS[0].parent} from PYTHONPATH, or install {__version__}",
         )
 
 
-def _torch_version():
+def _torch_version() -> Iterator[Finding]:
     try:
-        found = importlib.metadata.version("torch")
+        installed = importlib.metadata.distribution("torch")
     except importlib.metadata.PackageNotFoundError:
         yield problem("torch", "it is not installed for this Python", f"{sys.executable} -m pip install torch=={_built_for()}.*")
         return
-    wanted = _built_for()
+    found, wanted = installed.version, _built_for()
+    yield from _place("torch", Path(str(installed.locate_file("torch"))))
     if wanted is None or found.split(".")[:2] == wanted.split("."):
         yield ok("torch", f"{found}, which torch_npu was built for")
         return
@@ -130,7 +162,7 @@ def _torch_version():
     )
 
 
-def _built_for():
+def _built_for() -> str | None:
     try:
         from ._built_for import TORCH
     except ImportError:
@@ -138,19 +170,27 @@ def _built_for():
     return TORCH
 
 
-def _libraries():
+def _libraries() -> dict[str, Path | None]:
     names = ("_C*.so", "lib/libtorch_npu.so", "lib/libascendcl.so", "lib/libopapi.so")
     return {name: next((path for folder in _FOLDERS for path in folder.glob(name)), None) for name in names}
 
 
-def _files():
-    missing = [name for name, path in _libraries().items() if path is None]
+def _files() -> Iterator[Finding]:
+    libraries = _libraries()
+    missing = [name for name, path in libraries.items() if path is None]
     if missing:
         yield problem("files", f"{', '.join(missing)} missing in {_FOLDERS[0]}", "install torch_npu again, or run scripts/build")
+    bindings = libraries["_C*.so"]
+    if bindings is not None and not any(bindings.name == f"_C{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES):
+        yield problem(
+            "files",
+            f"{bindings.name} was built for another Python than this one, {platform.python_version()} ({sys.executable})",
+            "start the Python that torch_npu was built for, or install torch_npu for this one",
+        )
 
 
-def _libstdcxx():
-    """The libraries need symbols of a libstdc++ that is as new as their compiler."""
+def _libstdcxx() -> Iterator[Finding]:
+    """The libraries need a libstdc++ that is at least as new as their compiler."""
     needed = max((_newest_glibcxx(path) for path in _libraries().values() if path is not None), default=(0,))
     try:
         ctypes.CDLL("libstdc++.so.6")
@@ -165,10 +205,10 @@ def _libstdcxx():
     if found >= needed:
         yield ok("libstdc++", text)
         return
-    yield problem("libstdc++", text, "put a newer one first in LD_LIBRARY_PATH, or take the older one out of it")
+    yield problem("libstdc++", text, "put a newer one first in LD_LIBRARY_PATH, or remove the older one from it")
 
 
-def _newest_glibcxx(path):
+def _newest_glibcxx(path: Path) -> tuple[int, ...]:
     try:
         content = path.read_bytes()
     except OSError:
@@ -177,32 +217,45 @@ def _newest_glibcxx(path):
     return max((tuple(map(int, version.split(b"."))) for version in versions), default=(0,))
 
 
-def _dotted(version):
+def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _probe():
-    """What each step of tools/probe.py found, what was written to stderr, and how the process ended."""
-    silencers = ("TORCH_NPU_WARNING_DISABLE", "TORCH_NPU_DISABLED_WARNING")
-    environment = {name: value for name, value in os.environ.items() if name not in silencers}
-    # Not by -m, which would import the package before the first step.
-    command = [sys.executable, "-X", "faulthandler", "-c", "import sys; exec(open(sys.argv[1]).read())", str(_PROBE)]
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
-    except subprocess.TimeoutExpired:
-        return {}, "", f"did not end within {_SECONDS} s"
-    steps = {}
-    for line in done.stdout.splitlines():
+class _Probe:
+    """tools/probe.py in a child process, which starts at once and is killed at the end of the `with` block."""
+
+    def __enter__(self) -> _Probe:
+        silencers = ("TORCH_NPU_WARNING_DISABLE", "TORCH_NPU_DISABLED_WARNING")
+        environment = {name: value for name, value in os.environ.items() if name not in silencers}
+        # Not by -m, which would import the package before the first step.
+        command = [sys.executable, "-X", "faulthandler", "-c", "import sys; exec(open(sys.argv[1]).read())", str(_PROBE)]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, errors="replace")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+    def result(self) -> tuple[dict[str, Any], str, str]:
+        """Waits for the child. Returns the results of its steps by name, its stderr, and how it ended."""
         try:
-            step = json.loads(line)
-            steps[step.pop("step")] = step
-        except (ValueError, KeyError, AttributeError):
-            continue
-    end = f"died of signal {-done.returncode}" if done.returncode < 0 else f"ended with status {done.returncode}"
-    return steps, done.stderr, end
+            stdout, stderr = self._process.communicate(timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            return {}, "", f"did not end within {_SECONDS} s"
+        steps = {}
+        for line in stdout.splitlines():
+            try:
+                step = json.loads(line)
+                steps[step.pop("step")] = step
+            except (ValueError, KeyError, AttributeError):
+                continue
+        status = self._process.returncode
+        return steps, stderr, f"died of signal {-status}" if status < 0 else f"ended with status {status}"
 
 
-def _judge(steps, end):
+def _judge(steps: dict[str, Any], end: str) -> Iterator[Finding]:
     for name, about in (
         ("torch", "import torch"),
         ("plugin", "import torch_npu"),
@@ -223,7 +276,7 @@ def _judge(steps, end):
             return
 
 
-def _result(name, about, found):
+def _result(name: str, about: str, found: dict[str, Any]) -> Iterator[Finding]:
     if name == "library":
         yield ok(about, f"{found['path']} ({found['origin']}), version {found['version']}, chip {found['soc']}")
     elif name == "devices" and found["count"] == 0:
@@ -238,16 +291,16 @@ def _result(name, about, found):
         yield ok(about, "the same as on the CPU")
 
 
-def _advice(name, error):
+def _advice(name: str, error: str) -> str:
     known = {
         "GLIBCXX": "see libstdc++ above",
         "was built for torch": "see torch above",
         "undefined symbol": "torch_npu was built for another torch, or LD_LIBRARY_PATH has an older CANN; install it again",
         "TORCH_NPU_LIBRARY_PATH": f"TORCH_NPU_LIBRARY_PATH is {_shown('TORCH_NPU_LIBRARY_PATH')}: correct or unset it",
         "INF_NAN_MODE_ENABLE": "unset INF_NAN_MODE_ENABLE",
-        "cannot load the device library": "set TORCH_NPU_LIBRARY_PATH=softnpu for the one that torch_npu brings along",
+        "cannot load the device library": "set TORCH_NPU_LIBRARY_PATH=softnpu for the one that torch_npu contains",
         "No module named 'torch'": f"{sys.executable} -m pip install torch=={_built_for()}.*",
-        "out of memory": "other processes hold it (npu-smi info shows them), or SOFTNPU_DEVICE_MEMORY is too little",
+        "out of memory": "other processes hold it (npu-smi info lists them), or SOFTNPU_DEVICE_MEMORY is too small",
     }
     for words, advice in known.items():
         if words in error:
@@ -258,19 +311,19 @@ def _advice(name, error):
     return f"{sys.executable} {_PROBE} shows more" if name != "torch" else "install torch again"
 
 
-def _shown(variable):
+def _shown(variable: str) -> str:
     return f"'{os.environ[variable]}'" if variable in os.environ else "not set"
 
 
-def _variables(steps, stderr):
-    """Those of the project that are set, with what the plugin and the device said about their values."""
+def _variables(steps: dict[str, Any], stderr: str) -> Iterator[Finding]:
+    """The environment variables of the project that are set, with the complaints of the plugin and the device about them."""
     known = {name for step in ("variables", "device_variables") for name in steps.get(step, {}).get("found", {}).get("names", [])}
     broken = "plugin" if not known else "device library" if "found" not in steps.get("library", {}) else None
-    ours = ("TORCH_NPU_", "SOFTNPU_")
-    others = ("ASCEND_", "ACL_", "HCCL_", "NPU_", "INF_NAN_MODE_")
+    checked = ("TORCH_NPU_", "SOFTNPU_", "ASCEND_", "HCCL_")  # an unknown name is reported
+    others = ("ACL_", "NPU_", "INF_NAN_MODE_")
     for name in sorted(os.environ):
-        like = [] if name in known else difflib.get_close_matches(name, known, 1, 0.9)
-        if name not in known and not like and not name.startswith(ours + others):
+        like = [] if name in known | CANN_VARIABLES else difflib.get_close_matches(name, known, 1, 0.9)
+        if name not in known and not like and not name.startswith(checked + others):
             continue
         text = f"{name}={os.environ[name]}"
         complaint = re.search(
@@ -282,8 +335,10 @@ def _variables(steps, stderr):
             yield ok("environment", text)
         elif broken:
             yield note("environment", f"{text} (not checked: the {broken} does not work)")
-        elif like or name.startswith(ours):
-            like = like or difflib.get_close_matches(name, known, 1)
+        elif name in CANN_VARIABLES:
+            yield note("environment", f"{text} is read by CANN, not by torch_npu")
+        elif like or name.startswith(checked):
+            like = like or difflib.get_close_matches(name, known | CANN_VARIABLES, 1)
             yield note("environment", f"{text} is read by nothing here" + (f"; did you mean {like[0]}?" if like else ""))
         else:
             yield note("environment", f"{text} is not read by torch_npu")
@@ -293,24 +348,28 @@ def _variables(steps, stderr):
         yield note("environment", "GOMP_CPU_AFFINITY binds threads to cores; unset it if the device is slow")
 
 
-def _shared_memory():
+def _shared_memory() -> Iterator[Finding]:
     folder = os.environ.get("SOFTNPU_LEDGER_DIR") or "/dev/shm"
     try:
         room = os.statvfs(folder)
     except OSError as error:
-        yield problem("shared memory", f"{folder}: {error.strerror}", "make it, or name another one by SOFTNPU_LEDGER_DIR")
+        yield problem("shared memory", f"{folder}: {error.strerror}", "create it, or set SOFTNPU_LEDGER_DIR to another folder")
         return
     total, free = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
     text = f"{folder} has {free >> 20} of {total >> 20} MiB free"
     if free < 2 << 20:
-        yield problem("shared memory", f"{text}; the account of device memory needs 2", "remove files, or set SOFTNPU_LEDGER_DIR")
+        yield problem(
+            "shared memory", f"{text}; the ledger of device memory needs 2 MiB", "remove files, or set SOFTNPU_LEDGER_DIR"
+        )
     elif total <= _SMALL_SHM:
-        yield note("shared memory", f"{text}: little for the workers of a DataLoader; containers take --shm-size")
+        yield note(
+            "shared memory", f"{text}, which may be too little for the workers of a DataLoader; start a container with --shm-size"
+        )
     else:
         yield ok("shared memory", text)
 
 
-def _log():
+def _log() -> Iterator[Finding]:
     home = Path(os.environ.get("HOME", "/"), "ascend", "log")
     folder = Path(os.environ.get("ASCEND_PROCESS_LOG_PATH") or home, "plog").absolute()
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
@@ -318,17 +377,17 @@ def _log():
         with tempfile.TemporaryFile(dir=there):
             yield ok("log", f"{folder}")
     except OSError as error:
-        yield note("log", f"{folder} cannot be written: {error.strerror}; ASCEND_PROCESS_LOG_PATH names another folder")
+        yield note("log", f"{folder} cannot be written: {error.strerror}; set ASCEND_PROCESS_LOG_PATH to another folder")
 
 
-def _hints(steps):
+def _hints(steps: dict[str, Any]) -> Iterator[Finding]:
     cores = len(os.sched_getaffinity(0))
     threads = steps.get("torch", {}).get("found", {}).get("threads")
     if threads is not None and threads > cores:
         yield note("threads", f"torch uses {threads} threads on {cores} cores; OMP_NUM_THREADS={cores} is faster")
     elif threads is not None:
         yield ok("threads", f"torch uses {threads} on {cores} cores")
-    yield note("processes", "start those that use npu with spawn: a forked child of a process that used a device is refused")
+    yield note("processes", "start processes that use npu with spawn: a forked child of a process that used a device is refused")
 
 
 if __name__ == "__main__":

@@ -1,3 +1,3 @@
-"""The one place of the version: PyTorch's release, and a label that tells this package from the vendor's of the same name."""
+"""The version: the release of PyTorch, and a local label that distinguishes this package from the vendor's."""
 
 __version__ = "2.13.0+soft.1"

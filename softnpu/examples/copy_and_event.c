@@ -1,7 +1,7 @@
 /* Sends numbers to the device on one stream and fetches them on another, in the right order.
  *
- * Streams do not wait for each other. An event does that: recorded on the first stream, it marks "everything submitted here so
- * far"; the second stream is told to wait for the mark. The host waits once, at the end.
+ * Streams do not wait for each other. An event orders them: aclrtRecordEvent marks the work that the first stream has so far, and
+ * aclrtStreamWaitEvent makes the second stream wait for that mark. The host waits once, at the end.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { kCount = 1 << 20 };
 
-/* Every function returns 0 or a code. The library keeps a sentence about the last failure of the thread. */
+/* Every function returns 0 or an error code. aclGetRecentErrMsg returns the message of the last failure of the thread. */
 static void check(aclError code, const char* call) {
   if (code == ACL_SUCCESS) return;
   const char* message = aclGetRecentErrMsg();
@@ -22,14 +22,14 @@ static void check(aclError code, const char* call) {
 
 int main(void) {
   CHECK(aclInit(NULL));
-  CHECK(aclrtSetDevice(0)); /* for this thread, from here on */
+  CHECK(aclrtSetDevice(0)); /* the device of this thread */
 
-  /* Host memory from aclrtMallocHost is pinned: copies to and from it run beside the program. With memory from malloc() the same
-   * calls are correct too, but return only after the copy. */
+  /* Host memory from aclrtMallocHost is pinned: asynchronous copies to and from it run beside the program. With memory from
+   * malloc() the same calls return after the copy. */
   const size_t bytes = kCount * sizeof(int32_t);
   int32_t* sent = NULL;
   int32_t* received = NULL;
-  void* on_device = NULL; /* an address of the device: the program must not read or write there */
+  void* on_device = NULL; /* a device address: the program must not read or write there */
   CHECK(aclrtMallocHost((void**)&sent, bytes));
   CHECK(aclrtMallocHost((void**)&received, bytes));
   CHECK(aclrtMalloc(&on_device, bytes, ACL_MEM_MALLOC_HUGE_FIRST));
@@ -44,9 +44,9 @@ int main(void) {
 
   CHECK(aclrtMemcpyAsync(on_device, bytes, sent, bytes, ACL_MEMCPY_HOST_TO_DEVICE, upload));
   CHECK(aclrtRecordEvent(uploaded, upload));
-  CHECK(aclrtStreamWaitEvent(download, uploaded)); /* returns at once: it is the stream that waits */
+  CHECK(aclrtStreamWaitEvent(download, uploaded)); /* returns at once; the stream waits */
   CHECK(aclrtMemcpyAsync(received, bytes, on_device, bytes, ACL_MEMCPY_DEVICE_TO_HOST, download));
-  CHECK(aclrtSynchronizeStream(download)); /* now the host waits, for both copies */
+  CHECK(aclrtSynchronizeStream(download)); /* the host waits for both copies */
 
   int wrong = 0;
   for (int32_t i = 0; i < kCount; ++i) wrong += received[i] != sent[i];

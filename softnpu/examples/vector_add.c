@@ -33,7 +33,7 @@ static aclTensor* new_tensor(const int64_t* sizes, uint64_t ndim, void* memory) 
   return tensor;
 }
 
-/* The second phase of a call needs memory only if the first one said so. */
+/* The second phase of a call needs a workspace if the first phase returned a size. */
 static void* new_workspace(uint64_t bytes) {
   void* workspace = NULL;
   if (bytes > 0) CHECK(aclrtMalloc(&workspace, bytes, ACL_MEM_MALLOC_HUGE_FIRST));
@@ -56,7 +56,7 @@ int main(void) {
   float right[kCount];
   for (int i = 0; i < kCount; ++i) {
     left[i] = (float)i;
-    right[i] = i % (kSide + 1) == 0 ? 2.0f : 0.0f; /* twice the unit matrix */
+    right[i] = i % (kSide + 1) == 0 ? 2.0f : 0.0f; /* twice the identity matrix */
   }
   void* memory[] = {new_device_memory(left), new_device_memory(right), new_device_memory(NULL), new_device_memory(NULL)};
   const int64_t vector[] = {kCount};

@@ -1,4 +1,9 @@
-// How this library reaches libascendcl, and how it says that something failed.
+// Access to libascendcl, and the report of failures to the client.
+//
+//   driver()->launch(stream, &kind, &payload, sizeof payload, cost);
+//   return fail("aclnnAdd", Status(ACLNN_ERR_PARAM_NULLPTR, "argument 'self' is null"));
+//
+// Thread-safe.
 #pragma once
 
 #include <string>
@@ -11,7 +16,8 @@ namespace softnpu::ops {
 
 const SoftnpuDriver* open_driver();
 
-// The door to the device; null where the loaded libascendcl is not ours or is of another version.
+// The private interface of the runtime (runtime/driver.h); null if the loaded libascendcl is not softnpu's, or of another
+// version.
 inline const SoftnpuDriver* driver() {
   static const SoftnpuDriver* const driver = open_driver();
   return driver;
@@ -20,10 +26,10 @@ inline const SoftnpuDriver* driver() {
 // Records the failure for aclGetRecentErrMsg and returns the code.
 aclnnStatus fail(const char* function, const Status& status);
 
-// Turns the exception that is being handled into a failure of `function`.
+// The same for the exception that is being handled. To be called in a catch block.
 aclnnStatus fail_by_exception(const char* function);
 
-// The first line of what an exception of torch says: without stack traces and file names.
+// The first line of the message of an exception, without the stack trace and the file names of torch.
 std::string plain_message(const std::exception& error);
 
 }  // namespace softnpu::ops

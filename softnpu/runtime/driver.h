@@ -1,9 +1,14 @@
-/* The private door between the softnpu libraries: how libopapi and libhccl put work on a stream of libascendcl.
+/* The only private interface between the softnpu libraries. libascendcl implements it; libopapi uses it, and so will libhccl and
+ * libmsprofiler.
  *
- *   const SoftnpuDriver *driver = softnpuDriver(SOFTNPU_DRIVER_VERSION);   // by dlsym: a foreign libascendcl has no such symbol
+ *   #pragma weak softnpuDriver                                    // a foreign libascendcl does not export it
+ *   const SoftnpuDriver *driver = softnpuDriver != NULL ? softnpuDriver(SOFTNPU_DRIVER_VERSION) : NULL;
  *   driver->launch(stream, &kAddKind, &arguments, sizeof arguments, elements);
  *
- * Not an interface for clients: version and layout change together, and libraries of different versions refuse each other.
+ * A library links libascendcl with softnpuDriver as a weak symbol (ops/library.cpp). The address is null where the loaded
+ * libascendcl is not softnpu's. The result is null where the two libraries were built from different versions of this file.
+ * A new need of a library becomes a member of SoftnpuDriver, and SOFTNPU_DRIVER_VERSION is raised with every change of a layout
+ * in this file. Clients do not include this file.
  */
 #ifndef SOFTNPU_RUNTIME_DRIVER_H_
 #define SOFTNPU_RUNTIME_DRIVER_H_
@@ -17,44 +22,44 @@
 extern "C" {
 #endif
 
-enum { SOFTNPU_DRIVER_VERSION = 5, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
+enum { SOFTNPU_DRIVER_VERSION = 6, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
 
 enum {
-  SOFTNPU_TASK_ON_WORKER = 1, /* runs host code of the client: only the stream's own thread may run it */
+  SOFTNPU_TASK_ON_WORKER = 1, /* calls a function of the client; runs only on the stream's own thread */
   SOFTNPU_TASK_ALWAYS = 2,    /* runs even where an earlier failure makes the stream skip its tasks */
-  SOFTNPU_TASK_OUTSIDE = 4 /* `ready` looks at what no stream of this process orders: the race check judges nothing behind it */
+  SOFTNPU_TASK_OUTSIDE = 4    /* `ready` depends on something that no stream of this process orders; see checks/races.h */
 };
 
 enum {
-  SOFTNPU_ACCESS_WRITES = 1, /* writes, and perhaps reads; without it the range is only read */
-  SOFTNPU_ACCESS_ATOMIC = 2  /* one whole word at once: never in conflict with another such access */
+  SOFTNPU_ACCESS_WRITES = 1, /* the task writes the range and may read it; without this flag it only reads the range */
+  SOFTNPU_ACCESS_ATOMIC = 2  /* an atomic access of one word; two such accesses are never a race */
 };
 
-/* Takes one range of memory that a task touches, by the address that kernels use. */
+/* Receives one range of memory that a task accesses. `address` is the kernel address. */
 typedef void (*SoftnpuAccessVisitor)(void* context, const void* address, size_t bytes, uint32_t flags);
 
 enum {
-  SOFTNPU_LIMITS_CHIP = 1,      /* operators have the limits of a chip (SOFTNPU_CHIP_LIMITS) */
-  SOFTNPU_LIMITS_SATURATION = 2 /* a device was asked to saturate; see `saturates` */
+  SOFTNPU_LIMITS_CHIP = 1,      /* operators have the limits of the chip (SOFTNPU_CHIP_LIMITS) */
+  SOFTNPU_LIMITS_SATURATION = 2 /* aclrtSetDeviceSatMode set saturation for at least one device; see `saturates` */
 };
 
-/* More pieces than this are better reported as the one range that contains them. */
+/* A `visit` with more ranges than this reports one range that contains them all. */
 enum { SOFTNPU_MOST_PIECES = 1024 };
 
-/* What a task does. One constant object per kind; a task is a kind and a copy of its payload. */
+/* The code of a task. There is one constant object per kind; a task is a pointer to its kind and a copy of its payload. */
 typedef struct SoftnpuTaskKind {
   /* Shown in errors and profiles, for example "aclnnAdd". */
   const char* name;
-  /* Does the work, on whichever thread drains the stream. Must leave the payload fit to be run again (graphs replay tasks).
-   * Returns an aclError; on failure writes a sentence for the user into `message`, which holds SOFTNPU_TASK_MESSAGE bytes. */
+  /* Does the work, on the thread that runs the stream's tasks now. Graphs call it again with the same payload. Returns an
+   * aclError; on failure it writes a sentence for the user into `message`, which holds SOFTNPU_TASK_MESSAGE bytes. */
   aclError (*run)(void* payload, char* message);
   /* Called once when the task leaves the stream for good, run or skipped. May be null. */
   void (*release)(void* payload);
-  /* False while the task has to wait for something outside its stream. Null means always ready. Called often: must be cheap. */
+  /* False while the task has to wait for something outside its stream. Null means always ready. It is polled: keep it cheap. */
   bool (*ready)(const void* payload);
   uint32_t flags;
-  /* Tells `visitor` every range that `run` will touch, for the race check (runtime/checks/races.h). Called before the task is
-   * queued and only if that check is on. Null means that nobody is told. */
+  /* Calls `visitor` with every range that `run` will access, for the race check (runtime/checks/races.h). Called before the task
+   * is queued and only while that check is on. With null the check sees no access of this kind. */
   void (*visit)(const void* payload, SoftnpuAccessVisitor visitor, void* context);
 } SoftnpuTaskKind;
 
@@ -65,39 +70,46 @@ typedef struct SoftnpuDriver {
   uintptr_t device_begin;
   uintptr_t device_end;
   intptr_t alias_offset;
-  /* Changes after device memory was freed: what find_allocation() answered before may be wrong then. Read it atomically. */
+  /* A counter of frees of device memory. While it is unchanged, earlier results of find_allocation() are valid. Read it
+   * atomically. */
   const uint64_t* frees;
 
   /* Puts a task on `stream` (null: the default stream of the current context). `payload` of `bytes` <= SOFTNPU_TASK_PAYLOAD is
-   * copied. `cost` is about how many elements the task touches: a cheap task on an idle stream runs before launch returns. On
-   * failure the payload is not released, and aclGetRecentErrMsg says why. */
+   * copied. `cost` is the approximate number of elements: a cheap task on an idle stream runs before launch returns. On failure
+   * the payload is not released, and aclGetRecentErrMsg has the reason. */
   aclError (*launch)(aclrtStream stream, const SoftnpuTaskKind* kind, const void* payload, size_t bytes, uint64_t cost);
 
-  /* Where kernels see [pointer, pointer + bytes): device memory inside one live allocation, pinned or registered host memory. */
+  /* Translates `pointer` to the kernel address. [pointer, pointer + bytes) must lie in one live allocation of device memory, or
+   * in pinned or registered host memory. */
   aclError (*alias)(const void* pointer, size_t bytes, void** alias);
 
-  /* The live allocation of device memory around `pointer`; false if there is none. */
+  /* Finds the live allocation of device memory that contains `pointer`; false if there is none. */
   bool (*find_allocation)(const void* pointer, uintptr_t* begin, size_t* bytes);
 
   /* Records a failure of `function` as this thread's recent error, writes it to the log, and returns `code`. */
   aclError (*fail)(const char* function, aclError code, const char* message);
 
-  /* Sets the overflow flag that aclrtGetOverflowStatus reads, on the device whose memory lies at this kernel address. For tasks.
-   */
+  /* For tasks: sets the overflow flag, which aclrtGetOverflowStatus reads, of the device that owns this kernel address. */
   void (*raise_overflow)(const void* kernel_address);
 
-  /* Null unless red zones are on. Fails, with a sentence in `message`, if the red zone of the live allocation at this kernel
-   * address is damaged; each damage once. Other addresses are fine. For tasks that have just run. */
+  /* Null unless red zones are on. For tasks, after their work: fails, with a sentence in `message`, if the red zone of the live
+   * allocation that contains this kernel address is damaged. Each damage is reported once. Other addresses succeed. */
   aclError (*check_zones)(const void* kernel_address, char* message);
 
-  /* A set of SOFTNPU_LIMITS_*, 0 as a rule. Read it atomically. */
+  /* A set of SOFTNPU_LIMITS_*, usually 0. Read it atomically. */
   const uint32_t* limits;
 
-  /* Whether the device whose memory lies at this kernel address saturates, as aclrtSetDeviceSatMode asks for. */
+  /* Whether aclrtSetDeviceSatMode set saturation for the device that owns this kernel address. */
   bool (*saturates)(const void* kernel_address);
+
+  /* Changes a captured task. Calls `alter` with the tasks that were captured on `stream`, newest first, until it returns true.
+   * `alter` may change the payload, and may replace the kind by one of the same name and flags. Returns whether `alter` returned
+   * true. */
+  bool (*alter_captured)(aclrtStream stream, bool (*alter)(const SoftnpuTaskKind** kind, void* payload, void* context),
+                         void* context);
 } SoftnpuDriver;
 
-/* The driver, or null where `version` is not the one this library has. */
+/* Returns null if `version` differs from the SOFTNPU_DRIVER_VERSION that libascendcl was built with. */
 __attribute__((visibility("default"))) const SoftnpuDriver* softnpuDriver(uint32_t version);
 
 #ifdef __cplusplus

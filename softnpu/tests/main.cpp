@@ -12,7 +12,7 @@
 
 namespace {
 
-// Starts the program anew with the library in front of all others. Returns if it is there already or none is asked for.
+// Starts the program again with the library in LD_PRELOAD. Returns if it is there already, or if no library is requested.
 void use_requested_library(char** arguments) {
   const char* library = std::getenv("ACL_TEST_LIBRARY");
   if (library == nullptr || *library == '\0') return;
@@ -26,7 +26,7 @@ void use_requested_library(char** arguments) {
   std::exit(2);
 }
 
-// Suites named Child... are the inside of tests that start a process (run_child).
+// Suites named Child... run only in child processes, which other tests start with run_child().
 void hide_child_suites() {
   const std::string filter = GTEST_FLAG_GET(filter);
   GTEST_FLAG_SET(filter, filter + (filter.find('-') == std::string::npos ? "-" : ":") + "Child*");
@@ -36,7 +36,7 @@ void hide_child_suites() {
 
 int main(int count, char** arguments) {
   use_requested_library(arguments);
-  const softnpu::test::TempDir ledger;  // what other processes hold is none of a test's business, unless it asks for it
+  const softnpu::test::TempDir ledger;  // so that memory of other processes does not count, unless a test sets the variable
   setenv("SOFTNPU_LEDGER_DIR", ledger.path().c_str(), /*overwrite=*/0);
   ::testing::InitGoogleTest(&count, arguments);
   const bool is_child = std::getenv("ACL_TEST_CHILD") != nullptr;

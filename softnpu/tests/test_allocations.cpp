@@ -1,12 +1,12 @@
-// What runs for every operator takes nothing from the host's heap once it is warm. Allocations are counted on all threads, by
-// standing in for the C library's malloc; operator new goes through it too.
+// Calls that run for every operator allocate nothing on the heap of the host after a first call. Allocations of all threads are
+// counted by a replacement of malloc, which operator new also uses.
 #include <atomic>
 #include <cerrno>
 
 #include "testing/acl_fixture.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define COUNTS_ALLOCATIONS 0  // the sanitizer stands there itself
+#define COUNTS_ALLOCATIONS 0  // the sanitizer replaces malloc itself
 #else
 #define COUNTS_ALLOCATIONS 1
 #endif
@@ -66,7 +66,7 @@ constexpr int kRepetitions = 400;  // fewer than a stream holds
 class AllocationsTest : public AclFixture {
  protected:
   void SetUp() override {
-    if (!COUNTS_ALLOCATIONS) GTEST_SKIP() << "the sanitizer has a malloc of its own";
+    if (!COUNTS_ALLOCATIONS) GTEST_SKIP() << "the sanitizer replaces malloc";
     REQUIRE_SOFTNPU();
     AclFixture::SetUp();
   }
@@ -75,7 +75,7 @@ class AllocationsTest : public AclFixture {
   }
 };
 
-// Allocations during the second run of `body`; the first one warms up.
+// The number of allocations during the second run of `body`. The first run fills the caches.
 template <typename Body>
 int warm_allocations(const Body& body) {
   body();
@@ -111,7 +111,7 @@ aclError launch_empty(aclrtStream stream, uint64_t cost) {
   return driver()->launch(stream, &kEmpty, payload, sizeof payload, cost);
 }
 
-// Keeps a stream busy without taking memory, unlike Gate. Opens at the end of its scope.
+// Keeps a stream busy without allocations, unlike Gate. Opens at the end of its scope.
 class Held {
  public:
   explicit Held(aclrtStream stream) {
@@ -128,19 +128,19 @@ class Held {
   std::atomic<bool> opened_{false};
 };
 
-// With a worker that has run: a thread may take memory when it starts.
+// Its worker has run: a thread may allocate when it starts.
 Stream make_warm_stream() {
   Stream stream = make_stream();
   const Held held(stream);
   return stream;
 }
 
-TEST_F(AllocationsTest, TheCounterSeesTheLibrary) {
+TEST_F(AllocationsTest, CounterCountsAllocationsOfTheLibrary) {
   EXPECT_GT(warm_allocations([] { ::operator delete(::operator new(100)); }), 0);
-  EXPECT_GT(warm_allocations([] { aclrtFree(reinterpret_cast<void*>(64)); }), 0) << "a failure has a message, which takes memory";
+  EXPECT_GT(warm_allocations([] { aclrtFree(reinterpret_cast<void*>(64)); }), 0) << "the message of a failure is allocated";
 }
 
-TEST_F(AllocationsTest, InlineLaunch) {
+TEST_F(AllocationsTest, InlineLaunchAllocatesNothing) {
   Stream stream = make_warm_stream();
   EXPECT_EQ(warm_allocations([&] {
               for (int i = 0; i < kRepetitions; ++i) EXPECT_ACL(launch_empty(stream, Task::kSmallCost));
@@ -148,7 +148,7 @@ TEST_F(AllocationsTest, InlineLaunch) {
             0);
 }
 
-TEST_F(AllocationsTest, QueuedLaunchAndSynchronize) {
+TEST_F(AllocationsTest, QueuedLaunchAndSynchronizeAllocateNothing) {
   Stream stream = make_warm_stream();
   EXPECT_EQ(warm_allocations([&] {
               for (int i = 0; i < kRepetitions; ++i) EXPECT_ACL(launch_empty(stream, Task::kLargeCost));
@@ -157,7 +157,7 @@ TEST_F(AllocationsTest, QueuedLaunchAndSynchronize) {
             0);
 }
 
-TEST_F(AllocationsTest, SynchronizeWithATimeLimit) {
+TEST_F(AllocationsTest, SynchronizeWithATimeLimitAllocatesNothing) {
   Stream stream = make_warm_stream();
   EXPECT_EQ(warm_allocations([&] {
               for (int i = 0; i < kRepetitions; ++i) {
@@ -168,7 +168,7 @@ TEST_F(AllocationsTest, SynchronizeWithATimeLimit) {
             0);
 }
 
-TEST_F(AllocationsTest, RecordQueryAndSynchronizeEvent) {
+TEST_F(AllocationsTest, RecordQueryAndSynchronizeEventAllocateNothing) {
   Stream stream = make_warm_stream();
   for (const uint32_t flags : {ACL_EVENT_SYNC, ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE}) {
     Event event = make_event(flags);
@@ -186,7 +186,7 @@ TEST_F(AllocationsTest, RecordQueryAndSynchronizeEvent) {
   }
 }
 
-TEST_F(AllocationsTest, WaitForAnEventOfABusyStream) {
+TEST_F(AllocationsTest, WaitForAnEventOfABusyStreamAllocatesNothing) {
   Stream producer = make_warm_stream();
   Stream consumer = make_warm_stream();
   Event event = make_event();
@@ -208,7 +208,7 @@ TEST_F(AllocationsTest, WaitForAnEventOfABusyStream) {
   EXPECT_EQ(g_allocations, 0);
 }
 
-TEST_F(AllocationsTest, AsynchronousCopyAndMemset) {
+TEST_F(AllocationsTest, AsynchronousCopyAndMemsetAllocateNothing) {
   constexpr size_t kBytes = 4096;
   Stream stream = make_warm_stream();
   DeviceBuffer device = make_device_buffer(kBytes);

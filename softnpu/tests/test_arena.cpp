@@ -1,4 +1,4 @@
-// The address space of the devices: what the host and a forked child cannot touch, and what kernels can.
+// The address space of the devices: kernels can use it; the host and a forked child cannot.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@ namespace {
 
 using ArenaTest = AclFixture;
 
-// Sanitizers report faults in their own way; here the plain signal is wanted.
+// These tests need the plain signal, which sanitizers replace by a report.
 void fault_plainly() { signal(SIGSEGV, SIG_DFL); }
 
 uint8_t* alias_of(const void* pointer, size_t bytes) {
@@ -21,7 +21,7 @@ uint8_t* alias_of(const void* pointer, size_t bytes) {
   return static_cast<uint8_t*>(alias);
 }
 
-TEST_F(ArenaTest, DeviceAddressesAreInOneRangeAndKernelsSeeThemAtAConstantOffset) {
+TEST_F(ArenaTest, DeviceAddressesAreInOneRangeAndKernelsUseAConstantOffset) {
   REQUIRE_SOFTNPU();
   for (const size_t bytes : {size_t{64}, size_t{1} << 20}) {
     DeviceBuffer buffer = make_device_buffer(bytes);
@@ -38,7 +38,7 @@ TEST_F(ArenaTest, DeviceAddressesAreInOneRangeAndKernelsSeeThemAtAConstantOffset
   }
 }
 
-TEST_F(ArenaTest, WhatKernelsWriteIsWhatCopiesRead) {
+TEST_F(ArenaTest, CopiesReadWhatKernelsWrite) {
   REQUIRE_SOFTNPU();
   DeviceBuffer buffer = make_device_buffer(100'000);
   const Bytes contents = pattern(100'000);
@@ -46,7 +46,7 @@ TEST_F(ArenaTest, WhatKernelsWriteIsWhatCopiesRead) {
   EXPECT_EQ(download(buffer, contents.size()), contents);
 }
 
-TEST_F(ArenaTest, AliasesAreGivenForWhatDevicesMayUseOnly) {
+TEST_F(ArenaTest, OnlyMemoryThatDevicesMayUseHasAnAlias) {
   REQUIRE_SOFTNPU();
   DeviceBuffer buffer = make_device_buffer(1000);
   PinnedBuffer pinned = make_pinned_buffer(1000);
@@ -63,7 +63,7 @@ TEST_F(ArenaTest, AliasesAreGivenForWhatDevicesMayUseOnly) {
   EXPECT_RECENT_ERROR("use after free");
 }
 
-TEST_F(ArenaTest, DevicesHaveMemoryOfTheirOwn) {
+TEST_F(ArenaTest, DevicesDoNotShareMemory) {
   uint32_t count = 0;
   ASSERT_ACL(aclrtGetDeviceCount(&count));
   if (count < 2) GTEST_SKIP() << "needs two devices";
@@ -91,7 +91,7 @@ TEST_F(ChildArena, HostWritesDeviceMemory) {
   *static_cast<volatile char*>(buffer.get()) = 1;
 }
 
-TEST_F(ArenaTest, AHostThatTouchesDeviceMemoryFaults) {
+TEST_F(ArenaTest, HostAccessToDeviceMemoryFaults) {
   for (const char* const test : {"ChildArena.HostReadsDeviceMemory", "ChildArena.HostWritesDeviceMemory"}) {
     const Child child = run_child(test);
     EXPECT_EQ(child.exit_code, -SIGSEGV) << test << "\n" << child.output;
@@ -117,23 +117,23 @@ TEST_F(ChildArena, ForksWithDeviceMemory) {
               return code == ACL_ERROR_UNINITIALIZE && recent_error().find("spawn") != std::string::npos ? 0 : 1;
             }),
             0)
-      << "the child must be told to use spawn";
+      << "the error does not name spawn";
   EXPECT_EQ(run_forked([&] {
               fault_plainly();
               *static_cast<volatile uint8_t*>(alias) = 1;
               return 0;
             }),
             -SIGSEGV)
-      << "the child must not have its parent's device memory";
+      << "the child can read the device memory of its parent";
   EXPECT_EQ(run_forked([&] {
               fault_plainly();
               return *static_cast<volatile uint8_t*>(buffer.get());
             }),
             -SIGSEGV);
-  EXPECT_EQ(download(buffer, 5000), contents) << "the parent's memory must be as before";
+  EXPECT_EQ(download(buffer, 5000), contents) << "the memory of the parent changed";
 }
 
-TEST_F(ArenaTest, AForkedChildCannotTouchDeviceMemory) {
+TEST_F(ArenaTest, ForkedChildCannotUseDeviceMemory) {
   REQUIRE_SOFTNPU();
   EXPECT_CHILD_PASSES("ChildArena.ForksWithDeviceMemory");
 }

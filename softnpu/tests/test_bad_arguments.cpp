@@ -1,4 +1,4 @@
-// Every function of the table against wrong arguments (bad_arguments.inc is generated from the same table).
+// Every function of include/functions.yaml with wrong arguments. bad_arguments.inc is generated from that table.
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -11,7 +11,7 @@ namespace {
 
 class BadArgumentsTest : public AclFixture {};
 
-// Room for what a call may write through any pointer.
+// Memory for everything that a call may write through a pointer.
 struct Scratch {
   alignas(64) unsigned char bytes[16384] = {};
   void clear() { std::memset(bytes, 0, sizeof bytes); }
@@ -25,7 +25,7 @@ void expect_null_refused(const char* function, const char* argument, aclError co
   EXPECT_EQ(aclrtGetLastError(ACL_RT_THREAD_LEVEL), ACL_ERROR_INVALID_PARAM) << function;
 }
 
-TEST_F(BadArgumentsTest, NullIsRefusedByNameOfTheArgument) {
+TEST_F(BadArgumentsTest, NullIsRefusedWithTheNameOfTheArgument) {
   Scratch scratch;
   void* buffer = scratch.bytes;
   Stream valid_stream = make_stream();
@@ -51,7 +51,7 @@ void expect_unsupported(const char* function, aclError code) {
   EXPECT_RECENT_ERROR(function);
 }
 
-TEST_F(BadArgumentsTest, UnsupportedFunctionsSayThatTheyAre) {
+TEST_F(BadArgumentsTest, UnsupportedFunctionsReturnFeatureNotSupport) {
   Scratch scratch;
   void* buffer = scratch.bytes;
   int calls = 0;
@@ -63,13 +63,13 @@ TEST_F(BadArgumentsTest, UnsupportedFunctionsSayThatTheyAre) {
   EXPECT_GT(calls, 0);
 }
 
-// Whoever takes a handle must refuse nonsense; the others may do as they like, but say why if they fail.
+// A function that takes a handle must refuse garbage. Others may succeed, but every failure needs a message.
 void expect_answered(const char* call, aclError code) {
   const std::string message = recent_error();
   const bool takes_handle = std::strstr(call, "garbage") != nullptr;
   const bool failed_itself = code != ACL_SUCCESS && std::strstr(call, "LastError") == nullptr;
-  EXPECT_TRUE(code != ACL_SUCCESS || !takes_handle) << call << "\n  took a wrong handle";
-  EXPECT_TRUE(!failed_itself || !message.empty()) << call << "\n  fails without a word: " << code_text(code);
+  EXPECT_TRUE(code != ACL_SUCCESS || !takes_handle) << call << "\n  accepted a wrong handle";
+  EXPECT_TRUE(!failed_itself || !message.empty()) << call << "\n  failed without a message: " << code_text(code);
 }
 
 void call_everything(int64_t number, uintptr_t garbage, uintptr_t stray) {
@@ -77,7 +77,7 @@ void call_everything(int64_t number, uintptr_t garbage, uintptr_t stray) {
   void* buffer = scratch.bytes;
   const auto prepare = [&] {
     scratch.clear();
-    static_cast<void>(aclrtSetDevice(0));  // a call before may have reset it
+    static_cast<void>(aclrtSetDevice(0));  // an earlier call may have reset it
     recent_error();
   };
 #define ACL_ANY_CALL(function, call) \
@@ -99,9 +99,9 @@ void call_everything_in_every_way() {
   }
 }
 
-class ChildNonsense : public ::testing::Test {};
+class ChildGarbage : public ::testing::Test {};
 
-TEST_F(ChildNonsense, WhileInitialised) {
+TEST_F(ChildGarbage, WhileInitialised) {
   ASSERT_ACL(aclInit(nullptr));
   call_everything_in_every_way();
   ASSERT_ACL(aclrtSetDevice(0));
@@ -110,30 +110,30 @@ TEST_F(ChildNonsense, WhileInitialised) {
   std::thread([&] {
     EXPECT_ACL(aclrtSetCurrentContext(context));
     Stream stream = make_stream();
-    EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "the device is of no use any more";
+    EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "the device cannot be used any more";
   }).join();
 }
 
-TEST_F(ChildNonsense, BeforeInit) { call_everything_in_every_way(); }
+TEST_F(ChildGarbage, BeforeInit) { call_everything_in_every_way(); }
 
-TEST_F(ChildNonsense, AfterFinalize) {
+TEST_F(ChildGarbage, AfterFinalize) {
   ASSERT_ACL(aclInit(nullptr));
   ASSERT_ACL(aclrtSetDevice(0));
   ASSERT_ACL(aclFinalize());
   call_everything_in_every_way();
 }
 
-TEST_F(ChildNonsense, WithoutADevice) {
+TEST_F(ChildGarbage, WithoutADevice) {
   ASSERT_ACL(aclInit(nullptr));
   call_everything_in_every_way();
 }
 
-TEST_F(BadArgumentsTest, NonsenseGetsACodeAndTheProcessGoesOn) { EXPECT_CHILD_PASSES("ChildNonsense.WhileInitialised"); }
-TEST_F(BadArgumentsTest, NonsenseBeforeInitGetsACode) { EXPECT_CHILD_PASSES("ChildNonsense.BeforeInit"); }
-TEST_F(BadArgumentsTest, NonsenseAfterFinalizeGetsACode) { EXPECT_CHILD_PASSES("ChildNonsense.AfterFinalize"); }
-TEST_F(BadArgumentsTest, NonsenseWithoutDevicesGetsACode) {
+TEST_F(BadArgumentsTest, GarbageIsRefusedAndTheProcessContinues) { EXPECT_CHILD_PASSES("ChildGarbage.WhileInitialised"); }
+TEST_F(BadArgumentsTest, GarbageBeforeInitIsRefused) { EXPECT_CHILD_PASSES("ChildGarbage.BeforeInit"); }
+TEST_F(BadArgumentsTest, GarbageAfterFinalizeIsRefused) { EXPECT_CHILD_PASSES("ChildGarbage.AfterFinalize"); }
+TEST_F(BadArgumentsTest, GarbageWithoutDevicesIsRefused) {
   REQUIRE_SOFTNPU();
-  EXPECT_CHILD_PASSES("ChildNonsense.WithoutADevice", {"ASCEND_RT_VISIBLE_DEVICES="});
+  EXPECT_CHILD_PASSES("ChildGarbage.WithoutADevice", {"ASCEND_RT_VISIBLE_DEVICES="});
 }
 
 }  // namespace

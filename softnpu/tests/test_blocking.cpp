@@ -1,6 +1,6 @@
-// Every call that may block, at every bad moment: while the process exits, inside callbacks, and while another thread resets the
-// device or finalizes the library. None may hang, and none may say that something is done which is not. Each case runs in a
-// process of its own with a time limit.
+// Every call that may block, in the situations where it must not: while the process exits, in callbacks, and while another thread
+// resets the device or finalizes the library. No call may hang, and none may report unfinished work as done. Each case runs in a
+// child process with a time limit.
 #include <unistd.h>
 
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace softnpu::test {
 namespace {
 
-// What the blocking calls of a child work on. All streams are held until `opened` is set.
+// The objects that the blocking calls of a child use. All streams are held until `opened` is set.
 struct World {
   aclrtContext context = nullptr;
   aclrtContext made_context = nullptr;
@@ -22,7 +22,7 @@ struct World {
   void* memory = nullptr;
   Flag opened;
 
-  // `hold` puts a callback on each stream that waits for `opened`.
+  // With `hold` each stream gets a callback that waits for `opened`.
   void make(bool hold) {
     EXPECT_ACL(aclrtGetCurrentContext(&context));
     EXPECT_ACL(aclrtMalloc(&memory, 64, ACL_MEM_MALLOC_HUGE_FIRST));
@@ -123,7 +123,7 @@ const Call& call_of_this_child() {
   std::abort();
 }
 
-// Runs the call of this child on a thread and returns when it blocks there.
+// Runs the call of this child on a thread. Returns when the call blocks.
 class Blocked {
  public:
   Blocked() {
@@ -134,7 +134,7 @@ class Blocked {
       returned_ = true;
     });
     EXPECT_TRUE(eventually([&] { return returned_ || falls_asleep(number_); }));
-    EXPECT_FALSE(returned_) << "it does not block";
+    EXPECT_FALSE(returned_) << "the call did not block";
   }
   aclError join() {
     thread_.join();
@@ -148,7 +148,7 @@ class Blocked {
   std::thread thread_;
 };
 
-// Waits, as objects of programs do, when the process is about to end; made before the device library is initialised.
+// An object whose destructor waits while the process exits. Created before the device library is initialised.
 struct JoinsAtExit {
   Blocked* blocked = nullptr;
   ~JoinsAtExit() {
@@ -254,11 +254,11 @@ TEST(BlockingCallTest, IsRefusedInAnExceptionCallback) { expect_in_all_calls("In
 TEST(BlockingCallTest, ReturnsWhenAnotherThreadResetsTheDevice) { expect_in_all_calls("AgainstReset", nullptr); }
 TEST(BlockingCallTest, ReturnsWhenAnotherThreadFinalizes) { expect_in_all_calls("AgainstFinalize", nullptr); }
 
-// --- what a callback may ask while another thread waits for it ------------------------------------------------------------
+// --- calls of a callback while another thread waits for it -----------------------------------------------------------------
 
 class ChildResetLock : public AclFixture {
  protected:
-  // Resets device 0 while `ask` runs: in a callback that the reset waits for, or on a thread that this callback waits for.
+  // Resets device 0 while `ask` runs in a callback that the reset waits for, or on a thread that this callback waits for.
   static void expect_answered(void (*ask)(), bool on_a_thread) {
     Stream stream = make_stream();
     const Flag answered;
@@ -294,7 +294,7 @@ void set_and_synchronize_the_device() {
 TEST_F(ChildResetLock, InTheCallback) { expect_answered(set_the_device, false); }
 TEST_F(ChildResetLock, OnAThread) { expect_answered(set_and_synchronize_the_device, true); }
 
-TEST(ResetTest, HoldsNothingThatCallbacksNeedWhileItWaitsForThem) {
+TEST(ResetTest, HoldsNoLockWhileItWaitsForCallbacks) {
   EXPECT_CHILD_PASSES("ChildResetLock.InTheCallback");
   EXPECT_CHILD_PASSES("ChildResetLock.OnAThread");
 }

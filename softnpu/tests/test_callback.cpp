@@ -44,14 +44,14 @@ TEST_F(HostFunctionTest, HoldsLaterTasksUntilItReturns) {
   ASSERT_ACL(aclrtMemsetAsync(buffer, 64, 7, 64, stream));
   ASSERT_TRUE(gate.entered().within(kPatience));
   ASSERT_ACL(aclrtMemcpy(host, 64, buffer, 64, ACL_MEMCPY_DEVICE_TO_HOST));
-  EXPECT_EQ(static_cast<char*>(host.get())[0], 0) << "a fill overtook the callback before it";
+  EXPECT_EQ(static_cast<char*>(host.get())[0], 0) << "a fill ran before an earlier callback had returned";
   gate.open();
   ASSERT_ACL(aclrtSynchronizeStream(stream));
   ASSERT_ACL(aclrtMemcpy(host, 64, buffer, 64, ACL_MEMCPY_DEVICE_TO_HOST));
   EXPECT_EQ(static_cast<char*>(host.get())[0], 7);
 }
 
-TEST_F(HostFunctionTest, RunsOnTheDefaultStreamToo) { EXPECT_TRUE(signal_when_run(nullptr).within(kPatience)); }
+TEST_F(HostFunctionTest, RunsOnTheDefaultStream) { EXPECT_TRUE(signal_when_run(nullptr).within(kPatience)); }
 
 TEST_F(HostFunctionTest, NullFunctionIsRefused) {
   Stream stream = make_stream();
@@ -59,19 +59,19 @@ TEST_F(HostFunctionTest, NullFunctionIsRefused) {
   EXPECT_RECENT_ERROR("'fn'");
 }
 
-TEST_F(HostFunctionTest, StreamsCallIndependently) {
+TEST_F(HostFunctionTest, FunctionsOfTwoStreamsRunAtTheSameTime) {
   Stream first = make_stream(), second = make_stream();
   Flag from_second;
   bool met = false;
   ASSERT_ACL(run_on(first, [&] { met = from_second.within(kPatience); }));
   ASSERT_ACL(run_on(second, [&] { from_second.set(); }));
   ASSERT_ACL(aclrtSynchronizeDevice());
-  EXPECT_TRUE(met) << "a callback of one stream waits for that of another";
+  EXPECT_TRUE(met) << "the callbacks of two streams ran one after the other";
 }
 
 // --- reports ------------------------------------------------------------------------------------------------------------
 
-// A thread that takes the reports of streams until it ends.
+// A thread that processes the reports of streams until it is destroyed.
 class ReportThread {
  public:
   explicit ReportThread(std::initializer_list<aclrtStream> streams) : streams_(streams) {
@@ -144,7 +144,7 @@ TEST_F(ReportTest, BlockingCallbackHoldsTheStream) {
   EXPECT_ACL(aclrtUnSubscribeReport(this_thread(), stream));
 }
 
-TEST_F(ReportTest, OtherCallbackDoesNotHoldTheStream) {
+TEST_F(ReportTest, NonBlockingCallbackDoesNotHoldTheStream) {
   Called called;
   Stream stream = make_stream();
   ASSERT_ACL(aclrtSubscribeReport(this_thread(), stream));
@@ -201,18 +201,18 @@ TEST_F(ReportTest, SubscriptionEndsWithTheStream) {
   Stream stream = make_stream();
   ASSERT_ACL(aclrtSubscribeReport(this_thread(), stream));
   ASSERT_ACL(aclrtDestroyStream(stream.release()));
-  Stream heir = make_stream();  // may live in the same place
-  EXPECT_ACL_ERROR(ACL_ERROR_RT_STREAM_NO_CB_REG, aclrtLaunchCallback(do_nothing, nullptr, ACL_CALLBACK_NO_BLOCK, heir));
-  EXPECT_ACL(aclrtSubscribeReport(this_thread(), heir));
-  EXPECT_ACL(aclrtUnSubscribeReport(this_thread(), heir));
+  Stream next = make_stream();  // may get the same slot
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_STREAM_NO_CB_REG, aclrtLaunchCallback(do_nothing, nullptr, ACL_CALLBACK_NO_BLOCK, next));
+  EXPECT_ACL(aclrtSubscribeReport(this_thread(), next));
+  EXPECT_ACL(aclrtUnSubscribeReport(this_thread(), next));
 }
 
 TEST_F(ReportTest, ProcessingNeedsASubscription) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_THREAD_SUBSCRIBE, aclrtProcessReport(10));
-  EXPECT_ACL_ERROR(ACL_ERROR_RT_THREAD_SUBSCRIBE, aclrtProcessReport(-1)) << "waits for ever for nothing";
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_THREAD_SUBSCRIBE, aclrtProcessReport(-1)) << "the call waits for a report that cannot come";
 }
 
-TEST_F(ReportTest, ProcessingGivesUpAfterItsTime) {
+TEST_F(ReportTest, ProcessingReturnsAfterItsTimeLimit) {
   Stream stream = make_stream();
   ASSERT_ACL(aclrtSubscribeReport(this_thread(), stream));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_REPORT_TIMEOUT, aclrtProcessReport(5));
@@ -232,7 +232,7 @@ TEST_F(ReportTest, ProcessingWithoutLimitWaitsForAReport) {
   EXPECT_ACL(aclrtUnSubscribeReport(this_thread(), stream));
 }
 
-TEST_F(ReportTest, UnsubscribingDropsWhatWaitsAndLetsTheStreamGo) {
+TEST_F(ReportTest, UnsubscribingDropsPendingCallbacksAndReleasesTheStream) {
   Called called;
   Stream stream = make_stream();
   ASSERT_ACL(aclrtSubscribeReport(this_thread(), stream));
@@ -240,11 +240,11 @@ TEST_F(ReportTest, UnsubscribingDropsWhatWaitsAndLetsTheStreamGo) {
   Flag passed = signal_when_run(stream);
   EXPECT_FALSE(passed.within(10ms));
   EXPECT_ACL(aclrtUnSubscribeReport(this_thread(), stream));
-  EXPECT_TRUE(passed.within(kPatience)) << "the stream waits for a thread that left";
+  EXPECT_TRUE(passed.within(kPatience)) << "the stream waits for a thread that has unsubscribed";
   EXPECT_EQ(called.count, 0);
 }
 
-TEST_F(ReportTest, CallbackMustNotWaitForTheDevice) {
+TEST_F(ReportTest, WaitingForTheDeviceIsRefusedInACallback) {
   struct Attempt {
     aclrtStream stream;
     aclError code = ACL_SUCCESS;

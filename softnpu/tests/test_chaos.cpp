@@ -1,6 +1,6 @@
-// Threads that create, use, destroy, reset and finalize what other threads use at the same time. Hardly any of it is right, so
-// that calls may fail as they like; but each failure has a text, nothing crashes or hangs, every task is released once, and
-// afterwards the library works as ever. Under TSan it shows which data of the device threads touch without order.
+// Threads that create, use, destroy, reset and finalize objects that other threads use at the same time. Calls may fail, but each
+// failure has a message, nothing crashes or hangs, every task is released once, and afterwards the library works. Under TSan the
+// test finds data races of the device library.
 //
 //   SOFTNPU_CHAOS_SEED=7 SOFTNPU_STRESS_SECONDS=60 softnpu_tests --gtest_filter='ChaosTest.*'
 #include <atomic>
@@ -56,12 +56,12 @@ class Worker {
   std::atomic<T>& any(std::atomic<T> (&places)[kPlaces]) {
     return places[below(kPlaces)];
   }
-  // Now and then the default stream.
+  // Sometimes the default stream.
   aclrtStream stream() { return below(8) == 0 ? nullptr : any(shared_.streams).load(); }
 
   static void check(aclError code) {
     if (code == ACL_SUCCESS) return;
-    EXPECT_NE(recent_error(), "") << code_text(code) << " without a text";
+    EXPECT_NE(recent_error(), "") << code_text(code) << " without a message";
   }
 
   void step() {
@@ -86,7 +86,7 @@ class Worker {
       case 11:
         return below(2) == 0 ? use_graphs() : use_reports();
       default:
-        return begin_anew();
+        return restart();
     }
   }
 
@@ -232,7 +232,7 @@ class Worker {
     }
   }
 
-  void begin_anew() {
+  void restart() {
     if (below(30) != 0) return;
     check(aclFinalize());
     check(aclInit(nullptr));
@@ -261,7 +261,7 @@ TEST_F(ChildChaos, Run) {
   shared.stop = true;
   for (std::thread& thread : threads) thread.join();
   std::printf("%lu calls\n", shared.calls.load());
-  for (std::atomic<aclmdlRI>& graph : shared.graphs) aclmdlRIDestroy(graph);  // it owns tasks
+  for (std::atomic<aclmdlRI>& graph : shared.graphs) aclmdlRIDestroy(graph);  // a graph owns tasks
 
   EXPECT_ACL(aclFinalize());
   EXPECT_TRUE(eventually([] { return live_tasks() == 0; })) << live_tasks() << " tasks were not released";

@@ -81,7 +81,7 @@ TEST_F(ContextTest, StreamOfAnotherContextIsRefused) {
   EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
-TEST_F(ContextTest, EventConnectsStreamsOfDifferentContexts) {
+TEST_F(ContextTest, EventOrdersStreamsOfDifferentContexts) {
   Stream producer = make_stream();
   Event event = make_event();
   Gate gate(producer);
@@ -112,7 +112,7 @@ TEST_F(ContextTest, DestroyWaitsForItsStreamsAndDestroysThem) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_INVALID_HANDLE, aclrtSynchronizeStream(stream));
 }
 
-TEST_F(ContextTest, DestroyReturnsAFailureThatNobodyTook) {
+TEST_F(ContextTest, DestroyReturnsAFailureThatWasNotReported) {
   REQUIRE_SOFTNPU();
   Context context = make_context();
   Stream stream = make_stream();
@@ -124,7 +124,7 @@ TEST_F(ContextTest, DestroyReturnsAFailureThatNobodyTook) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_INVALID_HANDLE, aclrtSetCurrentContext(handle));
 }
 
-TEST_F(ContextTest, ThreadWhoseContextWasDestroyedHasNone) {
+TEST_F(ContextTest, ThreadHasNoContextAfterItsContextWasDestroyed) {
   Context context = make_context();
   ASSERT_ACL(aclrtDestroyContext(context.release()));
   aclrtContext none = nullptr;
@@ -135,7 +135,7 @@ TEST_F(ContextTest, ThreadWhoseContextWasDestroyedHasNone) {
   EXPECT_RECENT_ERROR("destroyed");
 }
 
-TEST_F(ContextTest, PrimaryContextIsNotDestroyedButReset) {
+TEST_F(ContextTest, PrimaryContextCannotBeDestroyed) {
   EXPECT_REFUSED(aclrtDestroyContext(primary_));
   EXPECT_ACL(aclrtSynchronizeDevice());
 }
@@ -146,7 +146,7 @@ TEST_F(ContextTest, OutlivesTheResetOfItsDevice) {
   Context context = make_context(1);
   ASSERT_ACL(aclrtResetDevice(1));
   EXPECT_EQ(current(), context.get());
-  EXPECT_TRUE(signal_when_run(nullptr).within(kPatience)) << "a context that the client made went with the primary one";
+  EXPECT_TRUE(signal_when_run(nullptr).within(kPatience)) << "a context of the client was destroyed with the primary one";
 }
 
 TEST_F(ContextTest, SynchronizeDeviceCoversAllContexts) {
@@ -163,7 +163,7 @@ TEST_F(ContextTest, SynchronizeDeviceCoversAllContexts) {
   ASSERT_ACL(aclrtSetCurrentContext(context));
 }
 
-TEST_F(ContextTest, PrimaryStateSaysWhetherTheDeviceIsInUse) {
+TEST_F(ContextTest, PrimaryStateTellsWhetherTheDeviceIsInUse) {
   int32_t active = -1;
   uint32_t flags = 99;
   ASSERT_ACL(aclrtGetPrimaryCtxState(0, &flags, &active));
@@ -194,7 +194,7 @@ TEST_F(ContextTest, WrongArgumentsAreRefused) {
   EXPECT_EQ(current(), primary_) << "a refused call changed the current context";
 }
 
-TEST_F(ContextTest, ManyContextsComeAndGo) {
+TEST_F(ContextTest, ManyContextsCanBeCreatedAndDestroyed) {
   for (int round = 0; round < 200; ++round) {
     Context context = make_context();
     Stream stream = make_stream();
@@ -220,12 +220,12 @@ TEST_F(ContextTest, ParametersAreKeptPerContext) {
     EXPECT_EQ(value, 0);
   }
   ASSERT_ACL(aclrtDestroyContext(context.release()));
-  context = make_context();  // may live in the same place
+  context = make_context();  // may get the same slot
   EXPECT_ACL_ERROR(ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, aclrtCtxGetSysParamOpt(ACL_OPT_DETERMINISTIC, &value))
       << "a new context has the parameters of a destroyed one";
 }
 
-TEST_F(ContextTest, ParametersOfTheProcessAreKept) {
+TEST_F(ContextTest, ParametersOfTheProcessCanBeSet) {
   int64_t value = -1;
   ASSERT_ACL(aclrtSetSysParamOpt(ACL_OPT_DETERMINISTIC, 1));
   ASSERT_ACL(aclrtGetSysParamOpt(ACL_OPT_DETERMINISTIC, &value));

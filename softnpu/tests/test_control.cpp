@@ -1,4 +1,4 @@
-// Commands of the software device: one test per sentence of runtime/softnpu.h.
+// The commands of softnpuControl: one test per sentence of runtime/softnpu.h.
 #include <dlfcn.h>
 
 #include <array>
@@ -46,7 +46,7 @@ TEST_F(ChildMemoryChecks, Two) {
   EXPECT_STREQ(reply, "redzone,guard");
 }
 
-TEST_F(ControlTest, MemoryChecksAreThoseOfTheEnvironment) {
+TEST_F(ControlTest, MemoryChecksAreReadFromTheEnvironment) {
   EXPECT_CHILD_PASSES("ChildMemoryChecks.Off", {"SOFTNPU_MEMORY_CHECK=none"});
   EXPECT_CHILD_PASSES("ChildMemoryChecks.Two", {"SOFTNPU_MEMORY_CHECK=guard, redzone"});
 }
@@ -84,7 +84,7 @@ TEST_F(ChildUsage, Grows) {
   EXPECT_GE(after[3] - before[3], after[2] - before[2]);
 }
 
-TEST_F(ControlTest, UsageTellsWhatIsHeldAndForHowLongTasksRan) {
+TEST_F(ControlTest, UsageTellsHeldBytesAndBusyTime) {
   TempDir folder;
   EXPECT_CHILD_PASSES("ChildUsage.Grows", {"SOFTNPU_DEVICE_MEMORY=64M", "SOFTNPU_LEDGER_DIR=" + folder.path().string()});
 }
@@ -113,13 +113,13 @@ TEST_F(ChildForgedName, HoldsMemory) {
   EXPECT_CHILD_PASSES("ChildUsage.Lists");
 }
 
-TEST_F(ControlTest, UsageHasOneLinePerProcessWhateverProgramsAreCalled) {
+TEST_F(ControlTest, UsageHasOneLinePerProcessForAnyProgramName) {
   TempDir folder;
   EXPECT_CHILD_PASSES("ChildForgedName.HoldsMemory",
                       {"SOFTNPU_DEVICE_MEMORY=64M", "SOFTNPU_LEDGER_DIR=" + folder.path().string()});
 }
 
-TEST_F(ControlTest, AnAnswerIsCutToFit) {
+TEST_F(ControlTest, ReplyIsCutToFit) {
   char reply[8];
   std::memset(reply, 'x', sizeof reply);
   ASSERT_ACL(control_("help", reply, sizeof reply));

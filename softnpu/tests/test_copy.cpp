@@ -23,7 +23,7 @@ constexpr aclrtMemcpyKind kKinds[] = {ACL_MEMCPY_HOST_TO_HOST,
                                       ACL_MEMCPY_INNER_DEVICE_TO_DEVICE,
                                       ACL_MEMCPY_INTER_DEVICE_TO_DEVICE};
 
-// Runs `body` on a thread of its own that shares this thread's context.
+// Runs `body` on another thread with the context of this thread.
 class Background {
  public:
   explicit Background(std::function<void()> body) {
@@ -52,7 +52,7 @@ bool is_idle(aclrtStream stream) {
 
 // Synchronous copies
 
-TEST_F(CopyTest, EveryDirectionMovesTheBytes) {
+TEST_F(CopyTest, EveryDirectionCopiesTheBytes) {
   for (const size_t bytes : kSizes) {
     const Bytes contents = pattern(bytes);
     const auto copy = [&](void* to, const void* from) { EXPECT_ACL(aclrtMemcpy(to, bytes, from, bytes, ACL_MEMCPY_DEFAULT)); };
@@ -148,7 +148,7 @@ TEST_F(CopyTest, HugeAndOverflowingCountsAreRefused) {
   }
 }
 
-TEST_F(CopyTest, OverlappingRangesAreRefusedAndNeighboursAreNot) {
+TEST_F(CopyTest, OverlappingRangesAreRefusedAndNeighboursAreCopied) {
   DeviceBuffer device = make_device_buffer(1000);
   const auto copy = [&](ptrdiff_t to, ptrdiff_t from, size_t count) {
     return aclrtMemcpy(at(device, to), count, at(device, from), count, ACL_MEMCPY_DEVICE_TO_DEVICE);
@@ -164,7 +164,7 @@ TEST_F(CopyTest, OverlappingRangesAreRefusedAndNeighboursAreNot) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtMemcpy(host.data(), 50, host.data() + 10, 50, ACL_MEMCPY_HOST_TO_HOST));
 }
 
-TEST_F(CopyTest, HostAddressesThatAreNotMappedAreRefusedAndTheProcessGoesOn) {
+TEST_F(CopyTest, UnmappedHostAddressesAreRefused) {
   DeviceBuffer device = make_device_buffer(3 * kPage);
   void* const pages = mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   munmap(at(pages, kPage), kPage);
@@ -177,7 +177,7 @@ TEST_F(CopyTest, HostAddressesThatAreNotMappedAreRefusedAndTheProcessGoesOn) {
     EXPECT_RECENT_ERROR("dst");
     EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtMemcpyAsync(device, 64, pointer, 64, ACL_MEMCPY_HOST_TO_DEVICE, nullptr));
   }
-  EXPECT_ACL(aclrtMemcpy(device, kPage, pages, kPage, ACL_MEMCPY_HOST_TO_DEVICE)) << "the page before is there";
+  EXPECT_ACL(aclrtMemcpy(device, kPage, pages, kPage, ACL_MEMCPY_HOST_TO_DEVICE)) << "the page before the unmapped one";
   munmap(pages, kPage);
 }
 
@@ -234,7 +234,7 @@ TEST_F(CopyTest, WithPinnedMemoryTheCallReturnsBeforeTheCopy) {
   ASSERT_ACL(aclrtMemcpyAsync(first, 1000, source, 1000, ACL_MEMCPY_HOST_TO_DEVICE, stream));
   ASSERT_ACL(aclrtMemcpyAsync(second, 1000, first, 1000, ACL_MEMCPY_DEVICE_TO_DEVICE, stream));
   ASSERT_ACL(aclrtMemcpyAsync(destination, 1000, second, 1000, ACL_MEMCPY_DEVICE_TO_HOST, stream));
-  EXPECT_EQ(download(first, 1000), Bytes(1000, 1)) << "the copy ran before its turn";
+  EXPECT_EQ(download(first, 1000), Bytes(1000, 1)) << "the copy ran before earlier tasks";
   EXPECT_EQ(bytes_at(destination, 1000), Bytes(1000, 0));
   gate.open();
   ASSERT_ACL(aclrtSynchronizeStream(stream));
@@ -260,13 +260,13 @@ TEST_F(CopyTest, APageableCopyKeepsTheOrderOfItsStream) {
   Gate gate(stream);
   ASSERT_ACL(aclrtMemsetAsync(device, 100, 2, 100, stream));
   Background copy([&] { EXPECT_ACL(aclrtMemcpyAsync(back.data(), 100, device, 100, ACL_MEMCPY_DEVICE_TO_HOST, stream)); });
-  EXPECT_FALSE(copy.is_done_within(50ms)) << "it did not wait for the work before it";
+  EXPECT_FALSE(copy.is_done_within(50ms)) << "the copy did not wait for earlier tasks";
   gate.open();
   ASSERT_TRUE(copy.is_done_within(kPatience));
   EXPECT_EQ(back, Bytes(100, 2));
 }
 
-TEST_F(CopyTest, AStagedCopyHasTakenItsSourceWhenItReturns) {
+TEST_F(CopyTest, StagedCopyHasReadItsSourceWhenItReturns) {
   const Bytes contents = pattern(3000);
   Stream stream = make_stream();
   DeviceBuffer from_pageable = make_device_buffer(3000);
@@ -276,7 +276,7 @@ TEST_F(CopyTest, AStagedCopyHasTakenItsSourceWhenItReturns) {
   Gate gate(stream);
   ASSERT_ACL(aclrtMemcpyAsync(from_pageable, 3000, pageable.data(), 3000, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE, stream));
   ASSERT_ACL(aclrtMemcpyAsync(from_pinned, 3000, pinned, 3000, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE, stream));
-  EXPECT_FALSE(is_idle(stream)) << "it must not have waited";
+  EXPECT_FALSE(is_idle(stream)) << "the copy waited for the stream";
   std::fill(pageable.begin(), pageable.end(), 0);
   std::memset(pinned, 0, 3000);
   gate.open();
@@ -285,7 +285,7 @@ TEST_F(CopyTest, AStagedCopyHasTakenItsSourceWhenItReturns) {
   EXPECT_EQ(download(from_pinned, 3000), contents);
 }
 
-TEST_F(CopyTest, TheConditionalFormIsTheSameCopy) {
+TEST_F(CopyTest, ConditionalCopyIsTheSameCopy) {
   DeviceBuffer device = make_device_buffer(200);
   const Bytes contents = pattern(200);
   Bytes back(200);
@@ -359,7 +359,7 @@ TEST_F(PeerCopyTest, MemoryOfTwoDevicesIsCopiedBothWays) {
   EXPECT_EQ(download(there_, 1000), Bytes(1000, 4));
 }
 
-TEST_F(PeerCopyTest, AnAsynchronousCopyMayNameTheWay) {
+TEST_F(PeerCopyTest, AsynchronousCopyMayNameItsDirection) {
   const auto copy = [&](aclrtMemcpyKind kind) { return aclrtMemcpyAsync(here_, 1000, there_, 1000, kind, nullptr); };
   EXPECT_ACL(copy(ACL_MEMCPY_DEVICE_TO_DEVICE));
   EXPECT_ACL(copy(ACL_MEMCPY_INTER_DEVICE_TO_DEVICE));
@@ -369,8 +369,8 @@ TEST_F(PeerCopyTest, AnAsynchronousCopyMayNameTheWay) {
   EXPECT_EQ(download(here_, 1000), pattern(1000));
 }
 
-// A page that was used before is known to be there; a size that leads around all addresses back to it must not pass for it.
-TEST_F(CopyTest, SizesThatWrapAroundAreRefusedOnKnownPagesToo) {
+// Pages that were used before are not checked again. A size that wraps around the address space must still be refused.
+TEST_F(CopyTest, SizesThatWrapAroundAreRefusedOnPagesUsedBefore) {
   std::vector<std::byte> host(1 << 16);
   DeviceBuffer device = make_device_buffer(64);
   std::byte* const to = host.data() + 100;

@@ -1,4 +1,4 @@
-// Copies of rows, and many copies in one call.
+// Copies of rows, and batches of copies.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +17,7 @@ struct Rows {
   size_t height;
 };
 
-// `to` with the rows of `from` in it.
+// `to` after the rows of `from` are copied into it.
 Bytes with_rows(Bytes to, size_t to_pitch, const Bytes& from, const Rows& rows) {
   for (size_t row = 0; row < rows.height; ++row) {
     const auto begin = from.begin() + static_cast<ptrdiff_t>(row * rows.pitch);
@@ -29,7 +29,7 @@ Bytes with_rows(Bytes to, size_t to_pitch, const Bytes& from, const Rows& rows) 
 TEST_F(CopyShapesTest, RowsAreCopiedInEveryDirection) {
   constexpr Rows kRows = {.pitch = 100, .width = 37, .height = 9};
   constexpr size_t kToPitch = 64;
-  constexpr size_t kFromBytes = 8 * 100 + 37;  // the last row needs no full pitch
+  constexpr size_t kFromBytes = 8 * 100 + 37;  // the last row is shorter than the pitch
   constexpr size_t kToBytes = 8 * 64 + 37;
   const Bytes contents = pattern(kFromBytes);
   const Bytes expected = with_rows(Bytes(kToBytes, 1), kToPitch, contents, kRows);
@@ -74,7 +74,7 @@ TEST_F(CopyShapesTest, ImpossibleRowsAreRefused) {
                    aclrtMemcpy2dAsync(host.data(), 10, host.data() + 500, 10, 10, 10, ACL_MEMCPY_HOST_TO_HOST, nullptr));
 }
 
-TEST_F(CopyShapesTest, ColumnsOfOneMatrixMayLieSideBySideButNotOverlap) {
+TEST_F(CopyShapesTest, NeighbouringColumnsOfOneMatrixMayBeCopiedButNotOverlappingOnes) {
   DeviceBuffer device = device_copy_of(pattern(1000));
   const auto copy = [&](ptrdiff_t to, size_t width) {
     return aclrtMemcpy2d(at(device, to), 100, device, 100, width, 9, ACL_MEMCPY_DEVICE_TO_DEVICE);
@@ -128,7 +128,7 @@ struct Batch {
 constexpr aclrtMemLocation kHost = {.id = 0, .type = ACL_MEM_LOCATION_TYPE_HOST};
 constexpr aclrtMemLocation kDevice = {.id = 0, .type = ACL_MEM_LOCATION_TYPE_DEVICE};
 
-TEST_F(CopyShapesTest, ABatchMovesAllItsItems) {
+TEST_F(CopyShapesTest, BatchCopiesAllItsItems) {
   for (const bool is_async : {false, true}) {
     DeviceBuffer device = make_device_buffer(300);
     PinnedBuffer pinned = pinned_copy_of(pattern(300));
@@ -149,7 +149,7 @@ TEST_F(CopyShapesTest, ABatchMovesAllItsItems) {
   }
 }
 
-TEST_F(CopyShapesTest, ABadItemIsNamedAndNothingIsCopied) {
+TEST_F(CopyShapesTest, BadItemIsNamedAndNothingIsCopied) {
   DeviceBuffer device = device_copy_of(Bytes(300, 1));
   const Bytes host = pattern(300);
   const auto make = [&] {

@@ -1,4 +1,4 @@
-// The private door between the softnpu libraries: one test per sentence of runtime/driver.h.
+// The private interface between the softnpu libraries: one test per sentence of runtime/driver.h.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ TEST_F(DriverTest, OtherVersionsAreRefused) {
   EXPECT_EQ(get(SOFTNPU_DRIVER_VERSION + 1), nullptr);
 }
 
-// What a task saw of its payload.
+// The payload that a task received.
 std::atomic<int> g_runs;
 std::atomic<int> g_releases;
 unsigned char g_seen[SOFTNPU_TASK_PAYLOAD];
@@ -77,7 +77,7 @@ TEST_F(DriverTest, ATaskThatCannotBeLaunchedIsNotReleased) {
   EXPECT_EQ(g_releases, 0);
 }
 
-TEST_F(DriverTest, ASkippedTaskIsReleasedToo) {
+TEST_F(DriverTest, SkippedTaskIsReleased) {
   Stream stream = make_stream();
   const Bytes payload(SOFTNPU_TASK_PAYLOAD);
   g_runs = g_releases = 0;
@@ -119,7 +119,7 @@ constexpr SoftnpuTaskKind kAlways = {.name = "always",
                                      .flags = SOFTNPU_TASK_ALWAYS,
                                      .visit = nullptr};
 
-TEST_F(DriverTest, ATaskMarkedAlwaysRunsBehindAFailure) {
+TEST_F(DriverTest, TaskMarkedAlwaysRunsAfterAFailure) {
   Stream stream = make_stream();
   g_runs = 0;
   ASSERT_ACL(launch(stream, failing_task("breaks")));
@@ -128,7 +128,37 @@ TEST_F(DriverTest, ATaskMarkedAlwaysRunsBehindAFailure) {
   EXPECT_EQ(g_runs, 1);
 }
 
-TEST_F(DriverTest, FailIsTheRecentErrorOfTheThread) {
+constexpr SoftnpuTaskKind kAlwaysRemember = {
+    .name = "always", .run = remember, .release = nullptr, .ready = nullptr, .flags = SOFTNPU_TASK_ALWAYS, .visit = nullptr};
+
+TEST_F(DriverTest, CapturedTasksCanBeAlteredNewestFirst) {
+  const auto alter = [](const SoftnpuTaskKind** kind, void* payload, void* context) {
+    auto& seen = *static_cast<std::string*>(context);
+    seen += *static_cast<char*>(payload);
+    if (seen.size() < 2) return false;
+    *kind = &kAlwaysRemember;
+    *static_cast<char*>(payload) = 'x';
+    return true;
+  };
+  Stream stream = make_stream();
+  std::string seen;
+  EXPECT_FALSE(driver()->alter_captured(stream, alter, &seen)) << "the stream is not captured";
+  ASSERT_ACL(aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_GLOBAL));
+  for (const char* name : {"a", "b", "c"}) ASSERT_ACL(driver()->launch(stream, &kAlways, name, 1, Task::kSmallCost));
+  EXPECT_TRUE(driver()->alter_captured(stream, alter, &seen));
+  EXPECT_EQ(seen, "cb");
+  aclmdlRI graph = nullptr;
+  ASSERT_ACL(aclmdlRICaptureEnd(stream, &graph));
+  std::memset(g_seen, 0, sizeof g_seen);
+  g_runs = 0;
+  ASSERT_ACL(aclmdlRIExecuteAsync(graph, stream));
+  ASSERT_ACL(aclrtSynchronizeStream(stream));
+  EXPECT_EQ(g_runs, 3);
+  EXPECT_EQ(g_seen[0], 'x');
+  ASSERT_ACL(aclmdlRIDestroy(graph));
+}
+
+TEST_F(DriverTest, FailSetsTheRecentErrorOfTheThread) {
   EXPECT_EQ(driver()->fail("aclnnAdd", ACL_ERROR_RT_AICORE_EXCEPTION, "shapes [2] and [3] do not fit"),
             ACL_ERROR_RT_AICORE_EXCEPTION);
   EXPECT_EQ(aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL), ACL_ERROR_RT_AICORE_EXCEPTION);

@@ -1,4 +1,4 @@
-// What becomes of failures: of a call (error text and last code of the thread) and of a task (once, at the next wait).
+// Reports of failures: of a call (error text and last code of the thread) and of a task (once, by the next call that waits).
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,14 +27,14 @@ TEST_F(ErrorTest, TextNamesFunctionArgumentAndCode) {
   }
 }
 
-TEST_F(ErrorTest, TakingTheTextClearsIt) {
+TEST_F(ErrorTest, ReadingTheTextClearsIt) {
   EXPECT_EQ(aclGetRecentErrMsg(), nullptr);
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, aclrtCreateStream(nullptr));
   EXPECT_NE(aclGetRecentErrMsg(), nullptr);
   EXPECT_EQ(aclGetRecentErrMsg(), nullptr);
 }
 
-TEST_F(ErrorTest, TextStaysValidUntilItIsAskedForAgain) {
+TEST_F(ErrorTest, TextStaysValidUntilTheNextCall) {
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, aclrtCreateStream(nullptr));
   const char* message = aclGetRecentErrMsg();
   ASSERT_NE(message, nullptr);
@@ -49,7 +49,7 @@ TEST_F(ErrorTest, LastCodeIsKeptByPeekAndClearedByGet) {
   EXPECT_EQ(aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL), ACL_ERROR_INVALID_PARAM);
   EXPECT_EQ(aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL), ACL_ERROR_INVALID_PARAM);
   EXPECT_ACL(aclrtSynchronizeDevice());
-  EXPECT_EQ(last_error(), ACL_ERROR_INVALID_PARAM) << "a call that succeeded wiped out an earlier failure";
+  EXPECT_EQ(last_error(), ACL_ERROR_INVALID_PARAM) << "a successful call cleared an earlier failure";
   EXPECT_EQ(last_error(), ACL_SUCCESS);
 }
 
@@ -63,7 +63,7 @@ TEST_F(ErrorTest, NewestFailureIsTheLastOne) {
 TEST_F(ErrorTest, TextAndCodeBelongToTheThread) {
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, aclrtCreateStream(nullptr));
   std::thread([] {
-    EXPECT_EQ(aclGetRecentErrMsg(), nullptr) << "another thread's failure is shown";
+    EXPECT_EQ(aclGetRecentErrMsg(), nullptr) << "the failure of another thread is returned";
     EXPECT_EQ(last_error(), ACL_SUCCESS);
     EXPECT_ACL_ERROR(ACL_ERROR_RT_INVALID_DEVICEID, aclrtSetDevice(-1));
     EXPECT_NE(aclGetRecentErrMsg(), nullptr);
@@ -72,7 +72,7 @@ TEST_F(ErrorTest, TextAndCodeBelongToTheThread) {
   EXPECT_RECENT_ERROR("aclrtCreateStream");
 }
 
-// --- tasks: also run with SOFTNPU_LAUNCH=queue and sync, so there are no gates here -------------------------------------
+// --- tasks; without gates, because these tests also run with SOFTNPU_LAUNCH=queue and sync -----------------------------
 
 class FailureTest : public AclFixture {
  protected:
@@ -103,7 +103,7 @@ TEST_F(FailureTest, IsReturnedOnceWithTheTasksNameAndReason) {
   EXPECT_ACL(aclrtSynchronizeDevice());
 }
 
-TEST_F(FailureTest, SmallTaskFailsInTheSameWay) {
+TEST_F(FailureTest, FailureOfASmallTaskIsReportedInTheSameWay) {
   Stream stream = make_stream();
   Task task = failing_task("aclnnBroken");
   task.cost = Task::kSmallCost;
@@ -113,14 +113,14 @@ TEST_F(FailureTest, SmallTaskFailsInTheSameWay) {
   EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
-TEST_F(FailureTest, WorkBehindItIsSkippedAndLaterWorkRuns) {
+TEST_F(FailureTest, WorkAfterItIsSkippedUntilItIsReported) {
   Stream stream = make_stream();
   const Counter ran = make_counter();
   ASSERT_ACL(launch(stream, counting(ran)));
   ASSERT_ACL(launch(stream, failing_task("aclnnBroken")));
   for (int count = 0; count < 5; ++count) ASSERT_ACL(launch(stream, counting(ran)));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(stream));
-  EXPECT_EQ(*ran, 1) << "work behind a failure ran on bad data";
+  EXPECT_EQ(*ran, 1) << "work after a failure ran";
   ASSERT_ACL(launch(stream, counting(ran)));
   EXPECT_ACL(aclrtSynchronizeStream(stream));
   EXPECT_EQ(*ran, 2) << "the stream did not recover";
@@ -135,7 +135,7 @@ TEST_F(FailureTest, FirstOfSeveralIsReturned) {
   EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
-TEST_F(FailureTest, OtherStreamsAreNotTouched) {
+TEST_F(FailureTest, OtherStreamsAreNotAffected) {
   Stream broken = make_stream(), sound = make_stream();
   const Counter ran = make_counter();
   ASSERT_ACL(launch(broken, failing_task("aclnnBroken")));
@@ -166,7 +166,7 @@ TEST_F(FailureTest, SynchronizeDeviceWaitsForAllStreamsBeforeItReturnsAFailure) 
   EXPECT_TRUE(done);
 }
 
-TEST_F(FailureTest, EveryCodeArrivesAsItIs) {
+TEST_F(FailureTest, EveryCodeIsReturnedUnchanged) {
   Stream stream = make_stream();
   for (const aclError code : {ACL_ERROR_RT_AICORE_TIMEOUT, ACL_ERROR_RT_DEVICE_OOM, ACL_ERROR_INVALID_PARAM, 561103}) {
     ASSERT_ACL(launch(stream, failing_task("aclnnBroken", code)));
@@ -174,31 +174,31 @@ TEST_F(FailureTest, EveryCodeArrivesAsItIs) {
   }
 }
 
-TEST_F(FailureTest, LongReasonIsCutNotSpilt) {
+TEST_F(FailureTest, LongReasonIsCut) {
   Stream stream = make_stream();
   ASSERT_ACL(launch(stream, failing_task("aclnnBroken", ACL_ERROR_RT_AICORE_EXCEPTION, std::string(5000, 'x'))));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(stream));
   EXPECT_RECENT_ERROR("xxxx");
 }
 
-TEST_F(FailureTest, WithoutAReasonNamesAtLeastTheTask) {
+TEST_F(FailureTest, FailureWithoutAReasonNamesTheTask) {
   Stream stream = make_stream();
   ASSERT_ACL(launch(stream, {.run = [](char*) { return ACL_ERROR_RT_AICORE_EXCEPTION; }, .name = "aclnnSilent"}));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(stream));
   const std::string message = recent_error();
   EXPECT_NE(message.find("aclnnSilent"), std::string::npos) << message;
   EXPECT_TRUE(std::all_of(message.begin(), message.end(), [](char letter) { return letter >= ' ' && letter <= '~'; }))
-      << "bytes that nobody wrote are shown: " << message;
+      << "the message contains bytes that the task did not write: " << message;
 }
 
 class FailureModes : public AclFixture {};
 
-TEST_F(FailureModes, FailuresAreTheSameWhenEverythingIsQueued) {
+TEST_F(FailureModes, FailuresAreReportedInTheSameWayWhenEverythingIsQueued) {
   REQUIRE_SOFTNPU();
   EXPECT_CHILD_PASSES("FailureTest.*:StopOnFailureTest.*", {"SOFTNPU_LAUNCH=queue"});
 }
 
-TEST_F(FailureModes, FailuresAreTheSameWhenEveryLaunchWaits) {
+TEST_F(FailureModes, FailuresAreReportedInTheSameWayWhenEveryLaunchWaits) {
   REQUIRE_SOFTNPU();
   EXPECT_CHILD_PASSES("FailureTest.*:StopOnFailureTest.*", {"SOFTNPU_LAUNCH=sync"});
 }
@@ -217,7 +217,7 @@ class StopOnFailureTest : public FailureTest {
     ASSERT_ACL(aclrtSetStreamFailureMode(broken_, ACL_STOP_ON_FAILURE));
   }
   void TearDown() override {
-    // What is left of a stopped context goes with it, whatever the calls say.
+    // Destroys the rest of a stopped context. The calls may fail.
     static_cast<void>(broken_.release());
     static_cast<void>(sound_.release());
     context_ = Context();
@@ -246,7 +246,7 @@ TEST_F(StopOnFailureTest, StopsEveryStreamOfTheContext) {
   EXPECT_EQ(*ran, 0);
 }
 
-TEST_F(StopOnFailureTest, StaysStoppedHoweverOftenItIsAsked) {
+TEST_F(StopOnFailureTest, StaysStoppedAfterSeveralCalls) {
   break_it();
   Event event = make_event();
   const Counter ran = make_counter();
@@ -258,7 +258,7 @@ TEST_F(StopOnFailureTest, StaysStoppedHoweverOftenItIsAsked) {
   EXPECT_EQ(*ran, 0);
 }
 
-TEST_F(StopOnFailureTest, WaitingForAnEventReturnsTheFailureAndChangesNothing) {
+TEST_F(StopOnFailureTest, WaitingForAnEventReturnsTheFailureAndTheContextStaysStopped) {
   Event event = make_event();
   ASSERT_ACL(launch(broken_, failing_task("aclnnBroken")));
   static_cast<void>(aclrtRecordEvent(event, broken_));
@@ -266,10 +266,10 @@ TEST_F(StopOnFailureTest, WaitingForAnEventReturnsTheFailureAndChangesNothing) {
   static_cast<void>(aclrtSynchronizeEvent(event));
   const Counter ran = make_counter();
   EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, launch(broken_, counting(ran)));
-  EXPECT_EQ(*ran, 0) << "a wait for an event set the stream going again";
+  EXPECT_EQ(*ran, 0) << "a wait for an event restarted the stream";
 }
 
-TEST_F(StopOnFailureTest, OtherContextsGoOn) {
+TEST_F(StopOnFailureTest, OtherContextsContinue) {
   break_it();
   ASSERT_ACL(aclrtSetCurrentContext(primary_));
   Stream stream = make_stream();
@@ -284,7 +284,7 @@ TEST_F(StopOnFailureTest, EndsWithTheContext) {
   aclrtContext handle = context_.release();
   static_cast<void>(aclrtDestroyContext(handle));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_INVALID_HANDLE, aclrtSetCurrentContext(handle));
-  context_ = make_context();  // may live in the same place
+  context_ = make_context();  // may get the same slot
   Stream stream = make_stream();
   const Counter ran = make_counter();
   ASSERT_ACL(launch(stream, counting(ran)));
@@ -292,7 +292,7 @@ TEST_F(StopOnFailureTest, EndsWithTheContext) {
   EXPECT_EQ(*ran, 1);
 }
 
-TEST_F(StopOnFailureTest, FailureOnAStreamWithoutItStopsNothing) {
+TEST_F(StopOnFailureTest, FailureOnAStreamInTheOtherModeStopsNothing) {
   ASSERT_ACL(launch(sound_, failing_task("aclnnBroken")));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(sound_));
   const Counter ran = make_counter();
@@ -301,7 +301,7 @@ TEST_F(StopOnFailureTest, FailureOnAStreamWithoutItStopsNothing) {
   EXPECT_EQ(*ran, 1);
 }
 
-// --- notice of failed tasks ---------------------------------------------------------------------------------------------
+// --- exception callbacks ------------------------------------------------------------------------------------------------
 
 class ExceptionTest : public FailureTest {
  protected:
@@ -329,7 +329,7 @@ class ExceptionTest : public FailureTest {
   }
 };
 
-TEST_F(ExceptionTest, CallbackLearnsStreamDeviceThreadAndCode) {
+TEST_F(ExceptionTest, CallbackGetsStreamDeviceThreadAndCode) {
   notice().count = 0;
   ASSERT_ACL(aclrtSetExceptionInfoCallback(take_notice));
   Stream stream = make_stream();
@@ -365,13 +365,13 @@ TEST_F(ExceptionTest, NullUnregistersTheCallback) {
   EXPECT_EQ(notice().count, 0);
 }
 
-// Tells a thread what to do while the callback of a failed task runs.
+// Runs code on another thread while the callback of a failed task runs.
 class DuringExceptionTest : public ExceptionTest {
  protected:
   void SetUp() override {
     ExceptionTest::SetUp();
     const char* mode = std::getenv("SOFTNPU_LAUNCH");
-    if (mode != nullptr && std::string_view(mode) != "hybrid") GTEST_SKIP() << "a task has to run in the launching call";
+    if (mode != nullptr && std::string_view(mode) != "hybrid") GTEST_SKIP() << "the task must run in the launching call";
   }
   // Makes a small task of `stream` fail; `act` runs on another thread while the callback waits for it.
   static void fail_while(aclrtStream stream, std::function<void()> act) {
@@ -395,7 +395,7 @@ class DuringExceptionTest : public ExceptionTest {
   }
 };
 
-TEST_F(DuringExceptionTest, TasksThatOtherThreadsPutBehindTheFailedOneAreSkipped) {
+TEST_F(DuringExceptionTest, TasksThatOtherThreadsLaunchAfterTheFailedOneAreSkipped) {
   Stream stream = make_stream();
   std::atomic<int> ran{0};
   const auto count = [&](char*) { return ++ran, ACL_SUCCESS; };
@@ -424,7 +424,7 @@ TEST_F(DuringExceptionTest, StreamsThatWaitForTheFailedOneFail) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(stream));
 }
 
-TEST_F(DuringExceptionTest, StreamThatGetsThePlaceOfTheFailedOneIsClean) {
+TEST_F(DuringExceptionTest, NextStreamInTheSlotOfTheFailedOneIsClean) {
   Stream stream = make_stream(), next;
   fail_while(stream, [&] {
     EXPECT_ACL(aclrtDestroyStreamForce(stream.release()));
@@ -436,8 +436,8 @@ TEST_F(DuringExceptionTest, StreamThatGetsThePlaceOfTheFailedOneIsClean) {
   EXPECT_TRUE(ran);
 }
 
-// The last task of a stream may fail when its context is gone, and the context's place taken.
-TEST_F(StopOnFailureTest, StopsNoOtherContextThatGotTheSamePlace) {
+// The last task of a stream may fail after its context was destroyed and another context has got the slot.
+TEST_F(StopOnFailureTest, DoesNotStopTheNextContextInTheSameSlot) {
   Context dying = make_context();
   aclrtStream stream = make_stream().release();
   ASSERT_ACL(aclrtSetStreamFailureMode(stream, ACL_STOP_ON_FAILURE));
@@ -447,7 +447,7 @@ TEST_F(StopOnFailureTest, StopsNoOtherContextThatGotTheSamePlace) {
     EXPECT_TRUE(opened.within(kPatience));
     return aclError(ACL_ERROR_RT_AICORE_EXCEPTION);
   };
-  std::thread launcher([&, context = dying.get()] {  // where launches wait, this one waits for the task
+  std::thread launcher([&, context = dying.get()] {  // with SOFTNPU_LAUNCH=sync this launch waits for the task
     EXPECT_ACL(aclrtSetCurrentContext(context));
     EXPECT_ACL(launch(stream, {.run = run, .name = "aclnnBroken", .flags = SOFTNPU_TASK_ON_WORKER}));
   });
@@ -462,7 +462,7 @@ TEST_F(StopOnFailureTest, StopsNoOtherContextThatGotTheSamePlace) {
   EXPECT_ACL(aclrtSynchronizeDevice());
 }
 
-TEST_F(ExceptionTest, NothingIsKnownOfANullException) {
+TEST_F(ExceptionTest, NullExceptionIsRefused) {
   EXPECT_EQ(aclrtGetTaskIdFromExceptionInfo(nullptr), 0xFFFFFFFFu);
   EXPECT_EQ(aclrtGetStreamIdFromExceptionInfo(nullptr), 0xFFFFFFFFu);
   EXPECT_EQ(aclrtGetThreadIdFromExceptionInfo(nullptr), 0xFFFFFFFFu);

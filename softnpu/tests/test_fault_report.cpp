@@ -1,4 +1,4 @@
-// Faults that device memory causes: a line, and then the end that they would have had without it. Each in a process of its own.
+// Faults at addresses of device memory: the report prints one line, then the process ends as without it. In child processes.
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ size_t count_of(const std::string& text, const std::string& words) {
   return count;
 }
 
-// The line that a child printed, "" if there is none.
+// The line of the report that a child printed; "" if there is none.
 std::string line_of(const Child& child) {
   const size_t begin = child.output.find("softnpu: SIG");
   if (begin == std::string::npos) return "";
@@ -44,7 +44,7 @@ TEST_F(ChildFault, HostReadsFreedMemory) {
   read_byte(block);
 }
 
-TEST_F(ChildFault, HostReadsWhatWasNeverAllocated) {
+TEST_F(ChildFault, HostReadsUnallocatedMemory) {
   const DeviceBuffer block = make_device_buffer(1000);
   read_byte(at(block, ptrdiff_t{8} << 20));
 }
@@ -56,32 +56,32 @@ TEST_F(ChildFault, HostReadsInACallback) {
   EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
-TEST_F(ChildFault, Elsewhere) {
+TEST_F(ChildFault, OtherFault) {
   void* const closed = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   read_byte(closed);
 }
 
-TEST_F(ChildFault, ElsewhereInACallback) {
+TEST_F(ChildFault, OtherFaultInACallback) {
   const Stream stream = make_stream();
   void* const closed = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   EXPECT_ACL(run_on(stream, [&] { read_byte(closed); }));
   EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
-TEST_F(ChildFault, SentByAProcess) {
+TEST_F(ChildFault, SignalFromAProcess) {
   kill(getpid(), SIGSEGV);
   pause();
 }
 
-TEST_F(ChildFault, SentByTheThread) { raise(SIGBUS); }
+TEST_F(ChildFault, SignalFromTheThread) { raise(SIGBUS); }
 
-TEST_F(ChildFault, CopyFromClosedMemory) {
+TEST_F(ChildFault, CopyFromProtectedMemory) {
   void* const closed = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const DeviceBuffer block = make_device_buffer(1000);
   EXPECT_ACL(aclrtMemcpy(block, 1000, closed, 1000, ACL_MEMCPY_HOST_TO_DEVICE));
 }
 
-TEST_F(ChildFault, CopyInOrderFromMemoryThatWent) {
+TEST_F(ChildFault, AsynchronousCopyFromUnmappedMemory) {
   const Stream stream = make_stream();
   void* const host = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   void* alias = nullptr;
@@ -94,7 +94,7 @@ TEST_F(ChildFault, CopyInOrderFromMemoryThatWent) {
   EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
-TEST_F(ChildFault, TaskElsewhere) {
+TEST_F(ChildFault, TaskWritesHostMemory) {
   const Stream stream = make_stream();
   void* const closed = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   EXPECT_ACL(launch(stream, {.run =
@@ -106,7 +106,19 @@ TEST_F(ChildFault, TaskElsewhere) {
   EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
-// Each of these runs with guard pages. The task is queued, so that the stream's own thread faults.
+TEST_F(ChildFault, TaskWritesAnAddressForClients) {
+  const Stream stream = make_stream();
+  const DeviceBuffer block = make_device_buffer(100);
+  EXPECT_ACL(launch(stream, {.run =
+                                 [&](char*) {
+                                   write_byte(block);
+                                   return aclError(ACL_SUCCESS);
+                                 },
+                             .name = "planted"}));
+  EXPECT_ACL(aclrtSynchronizeStream(stream));
+}
+
+// These tests run with guard pages. The task is queued, so that the worker of the stream faults.
 class ChildGuard : public AclFixture {
  protected:
   void run(const void* block, ptrdiff_t offset, uint64_t cost = Task::kLargeCost) {
@@ -118,23 +130,23 @@ class ChildGuard : public AclFixture {
                                    },
                                .name = "planted",
                                .cost = cost}));
-    EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));  // a wait with a limit does not help
+    EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));  // a wait with a limit does not run the task
   }
 };
 
-TEST_F(ChildGuard, BehindASmallBlock) {
+TEST_F(ChildGuard, AfterASmallBlock) {
   const DeviceBuffer block = make_device_buffer(100);
   run(block, 99);
   run(block, 128);
 }
 
-TEST_F(ChildGuard, BehindALargeBlock) {
+TEST_F(ChildGuard, AfterALargeBlock) {
   const DeviceBuffer block = make_device_buffer(size_t{1} << 20);
   run(block, (1 << 20) - 1);
   run(block, 1 << 20);
 }
 
-TEST_F(ChildGuard, FarBehindABlock) {
+TEST_F(ChildGuard, FarAfterABlock) {
   const DeviceBuffer block = make_device_buffer(100);
   run(block, 8 << 20);
 }
@@ -202,46 +214,47 @@ class FaultReportTest : public ::testing::Test {
   }
 };
 
-TEST_F(FaultReportTest, HostCodeIsToldItsMistake) {
+TEST_F(FaultReportTest, HostAccessIsReported) {
   const std::string block = "offset 16 of the allocation of 1000 bytes at 0x";
   expect_line("ChildFault.HostReads", {"SIGSEGV: host code read device address 0x", block, "on device 0", "aclrtMemcpy"});
   expect_line("ChildFault.HostWrites", {"SIGSEGV: host code wrote to device address 0x", block, "tensor.cpu()"});
   expect_line("ChildFault.HostReadsFreedMemory", {"host code read", "memory of device 0 that was freed"});
-  expect_line("ChildFault.HostReadsWhatWasNeverAllocated", {"host code read", "that was never allocated"});
+  expect_line("ChildFault.HostReadsUnallocatedMemory", {"host code read", "that was never allocated"});
   expect_line("ChildFault.HostReadsInACallback", {"host code read", "offset 0 of the allocation of 1000 bytes"});
 }
 
-TEST_F(FaultReportTest, OtherFaultsAreLeftAlone) {
-  expect_no_line("ChildFault.Elsewhere", SIGSEGV);
-  expect_no_line("ChildFault.ElsewhereInACallback", SIGSEGV);
-  expect_no_line("ChildFault.SentByAProcess", SIGSEGV);
-  expect_no_line("ChildFault.SentByTheThread", SIGBUS);
+TEST_F(FaultReportTest, OtherFaultsAreNotReported) {
+  expect_no_line("ChildFault.OtherFault", SIGSEGV);
+  expect_no_line("ChildFault.OtherFaultInACallback", SIGSEGV);
+  expect_no_line("ChildFault.SignalFromAProcess", SIGSEGV);
+  expect_no_line("ChildFault.SignalFromTheThread", SIGBUS);
 }
 
 TEST_F(FaultReportTest, CanBeSwitchedOff) { expect_no_line("ChildFault.HostReads", SIGSEGV, "SOFTNPU_FAULT_REPORT=0"); }
 
-TEST_F(FaultReportTest, CopiesNameHostMemoryThatIsNotThere) {
-  const std::string rule = "host memory must stay as it is until its copy is done";
-  expect_line("ChildFault.CopyFromClosedMemory", {"aclrtMemcpy read host address 0x", rule});
-  expect_line("ChildFault.CopyInOrderFromMemoryThatWent", {"aclrtMemcpyAsync read host address 0x", rule});
-  expect_line("ChildFault.TaskElsewhere", {"planted wrote to host address 0x", "an error of its kernel"});
+TEST_F(FaultReportTest, CopiesOfUnmappedHostMemoryAreReported) {
+  const std::string rule = "keep host memory unchanged until its copy is done";
+  expect_line("ChildFault.CopyFromProtectedMemory", {"aclrtMemcpy read address 0x", rule});
+  expect_line("ChildFault.AsynchronousCopyFromUnmappedMemory", {"aclrtMemcpyAsync read address 0x", rule});
+  expect_line("ChildFault.TaskWritesHostMemory", {"planted wrote to address 0x", "an error of its kernel"});
+  expect_line("ChildFault.TaskWritesAnAddressForClients", {"planted wrote to address 0x", "an error of its kernel"});
 }
 
-TEST_F(FaultReportTest, GuardPagesNameTheTask) {
+TEST_F(FaultReportTest, FaultsInGuardPagesNameTheTask) {
   const char* const guard = "SOFTNPU_MEMORY_CHECK=guard";
   const std::string rule = "a kernel must stay inside its tensors";
-  expect_line("ChildGuard.BehindASmallBlock",
+  expect_line("ChildGuard.AfterASmallBlock",
               {"planted wrote to device address", "28 bytes past the end of the allocation of 100 bytes", rule}, guard);
-  expect_line("ChildGuard.BehindALargeBlock", {"planted wrote", "0 bytes past the end of the allocation of 1048576 bytes", rule},
+  expect_line("ChildGuard.AfterALargeBlock", {"planted wrote", "0 bytes past the end of the allocation of 1048576 bytes", rule},
               guard);
-  expect_line("ChildGuard.FarBehindABlock", {"planted wrote", "that was never allocated", rule}, guard);
+  expect_line("ChildGuard.FarAfterABlock", {"planted wrote", "that was never allocated", rule}, guard);
   expect_line("ChildGuard.FarBeforeABlock", {"planted wrote", "1 bytes before the allocation of 65536 bytes", rule}, guard);
   expect_line("ChildGuard.InTheLaunchingThread", {"planted wrote", "28 bytes past the end"}, guard);
   expect_line("ChildGuard.InAThreadOfTheKernel", {"planted wrote", "28 bytes past the end"}, guard);
   expect_line("ChildGuard.InAFreedBlock", {"planted read", "that was freed", "record_stream()"}, guard);
 }
 
-// Handlers of the client.
+// Signal handlers of the client.
 
 void print(const char* words) { [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, words, std::strlen(words)); }
 
@@ -280,8 +293,8 @@ TEST_F(ChildHandler, WithoutInformationRunsAfterwards) {
   read_byte(make_device_buffer(100));
 }
 
-// As a runtime does that opens its pages when they are touched.
-TEST_F(ChildHandler, MayMendItsOwnFaultsAgainAndAgain) {
+// Like a runtime that makes its pages accessible on the first access.
+TEST_F(ChildHandler, MayRepairItsOwnFaultsRepeatedly) {
   install(SIGSEGV, [](int, siginfo_t* info, void*) {
     ++g_page_writes;
     auto* const page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(info->si_addr) & ~uintptr_t{4095});
@@ -293,7 +306,7 @@ TEST_F(ChildHandler, MayMendItsOwnFaultsAgainAndAgain) {
   EXPECT_EQ(g_page_writes, 3);
 }
 
-TEST_F(ChildHandler, InstalledLaterMayPassTheSignalOn) {
+TEST_F(ChildHandler, InstalledLaterMayCallThePreviousHandler) {
   use_device();
   static struct sigaction ours;
   sigaction(SIGSEGV, nullptr, &ours);
@@ -308,7 +321,7 @@ TEST_F(ChildHandler, InstalledLaterMayPassTheSignalOn) {
   read_byte(make_device_buffer(100));
 }
 
-TEST_F(FaultReportTest, HandlersOfTheClientKeepWorking) {
+TEST_F(FaultReportTest, SignalHandlersOfTheClientRun) {
   for (const char* const test :
        {"ChildHandler.InstalledEarlierRunsAfterwards", "ChildHandler.WithoutInformationRunsAfterwards"}) {
     const Child child = run_child(test);
@@ -316,8 +329,8 @@ TEST_F(FaultReportTest, HandlersOfTheClientKeepWorking) {
     EXPECT_NE(line_of(child).find("host code read"), std::string::npos) << child.output;
     EXPECT_EQ(count_of(child.output, "a wrong address"), 0u) << child.output;
   }
-  EXPECT_CHILD_PASSES("ChildHandler.MayMendItsOwnFaultsAgainAndAgain");
-  const Child child = run_child("ChildHandler.InstalledLaterMayPassTheSignalOn");
+  EXPECT_CHILD_PASSES("ChildHandler.MayRepairItsOwnFaultsRepeatedly");
+  const Child child = run_child("ChildHandler.InstalledLaterMayCallThePreviousHandler");
   EXPECT_EQ(child.exit_code, -SIGSEGV) << child.output;
   EXPECT_NE(child.output.find("the client's handler\nsoftnpu: SIGSEGV: host code read"), std::string::npos) << child.output;
 }

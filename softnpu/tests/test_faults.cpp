@@ -1,4 +1,4 @@
-// Failures and delays on purpose: one test per sentence of the section in docs/checks.md.
+// Injected failures and delays: one test per sentence of the section in docs/checks.md.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -63,7 +63,7 @@ class FaultsTest : public AclFixture {
   }
 };
 
-TEST_F(FaultsTest, TheNthAllocationFailsAsOutOfMemory) {
+TEST_F(FaultsTest, NthAllocationFailsWithOutOfMemory) {
   set("malloc:3");
   EXPECT_ACL(allocate());
   EXPECT_ACL(allocate());
@@ -76,7 +76,7 @@ TEST_F(FaultsTest, TheNthAllocationFailsAsOutOfMemory) {
   EXPECT_EQ(counts()["injected"], 1);
 }
 
-TEST_F(FaultsTest, EveryFunctionThatMakesDeviceMemoryIsCounted) {
+TEST_F(FaultsTest, EveryFunctionThatAllocatesDeviceMemoryIsCounted) {
   set("malloc:1+");
   void* block = nullptr;
   EXPECT_ACL_ERROR(kOutOfMemory, aclrtMalloc(&block, 8, ACL_MEM_MALLOC_HUGE_FIRST));
@@ -86,7 +86,7 @@ TEST_F(FaultsTest, EveryFunctionThatMakesDeviceMemoryIsCounted) {
   EXPECT_EQ(counts()["malloc"], 4);
 }
 
-TEST_F(FaultsTest, AFaultCanLastAndComeBack) {
+TEST_F(FaultsTest, FaultCanBeRepeated) {
   set("malloc:2+");
   EXPECT_ACL(allocate());
   for (int i = 0; i < 3; ++i) EXPECT_ACL_ERROR(kOutOfMemory, allocate());
@@ -95,7 +95,7 @@ TEST_F(FaultsTest, AFaultCanLastAndComeBack) {
   recent_error();
 }
 
-TEST_F(FaultsTest, PinnedMemoryIsCountedByItself) {
+TEST_F(FaultsTest, PinnedMemoryIsCountedSeparately) {
   set("hostmalloc:2");
   EXPECT_ACL(allocate());
   EXPECT_ACL(allocate_host());
@@ -105,7 +105,7 @@ TEST_F(FaultsTest, PinnedMemoryIsCountedByItself) {
   EXPECT_ACL(allocate_host());
 }
 
-TEST_F(FaultsTest, AFailureNamesDeviceStreamAndTaskAndWhereItWasLaunchedIfThatIsKnown) {
+TEST_F(FaultsTest, FailureNamesDeviceStreamTaskAndOriginOfTheLaunch) {
   static const auto set_origin = reinterpret_cast<decltype(&softnpuSetOrigin)>(dlsym(RTLD_DEFAULT, "softnpuSetOrigin"));
   static int asked;
   const auto origin = [](char* text, size_t bytes) {
@@ -127,8 +127,8 @@ TEST_F(FaultsTest, AFailureNamesDeviceStreamAndTaskAndWhereItWasLaunchedIfThatIs
   set_origin(origin, SOFTNPU_ORIGIN_FAILURES);
   const std::string small = failure(Task::kSmallCost);
   EXPECT_NE(small.find(place), std::string::npos) << small;
-  if (asked > 0) {  // else SOFTNPU_LAUNCH has the task run by another thread
-    EXPECT_EQ(asked, 1) << "a task that does not fail asks nobody";
+  if (asked > 0) {  // else another thread ran the task, because of SOFTNPU_LAUNCH
+    EXPECT_EQ(asked, 1) << "the origin was asked for a task that did not fail";
     EXPECT_NE(small.find(", launched from train.py:12 in step)"), std::string::npos) << small;
   }
 
@@ -143,7 +143,7 @@ TEST_F(FaultsTest, AFailureNamesDeviceStreamAndTaskAndWhereItWasLaunchedIfThatIs
   EXPECT_EQ(large.find("launched from"), std::string::npos) << large;
 }
 
-TEST_F(FaultsTest, ATaskFailsWhenItRunsUnderItsOwnName) {
+TEST_F(FaultsTest, TaskFailsWhenItRunsWithItsOwnName) {
   for (const uint64_t cost : {Task::kSmallCost, Task::kLargeCost}) {
     Stream stream = make_stream();
     std::atomic<int> runs = 0;
@@ -157,7 +157,7 @@ TEST_F(FaultsTest, ATaskFailsWhenItRunsUnderItsOwnName) {
     ASSERT_ACL(launch(stream, {.run = count, .name = "aclnnThird", .cost = cost}));
     EXPECT_ACL_ERROR(507014, aclrtSynchronizeStream(stream));
     EXPECT_RECENT_ERROR("task 'aclnnSecond' failed: a fault was injected by the rule 'launch:2:507014'");
-    EXPECT_EQ(runs, 1) << "what stands behind a failed task is skipped";
+    EXPECT_EQ(runs, 1) << "a task after the failed one ran";
     ASSERT_ACL(launch(stream, {.run = count, .cost = cost}));
     EXPECT_ACL(aclrtSynchronizeStream(stream));
     EXPECT_EQ(runs, 2);
@@ -165,7 +165,7 @@ TEST_F(FaultsTest, ATaskFailsWhenItRunsUnderItsOwnName) {
   }
 }
 
-TEST_F(FaultsTest, ATaskFailsInTheOrderOfItsStream) {
+TEST_F(FaultsTest, TaskFailsInTheOrderOfItsStream) {
   Stream stream = make_stream();
   Gate gate(stream);
   set("launch:1");
@@ -175,7 +175,7 @@ TEST_F(FaultsTest, ATaskFailsInTheOrderOfItsStream) {
   EXPECT_ACL_ERROR(kBrokenKernel, aclrtSynchronizeStream(stream));
 }
 
-TEST_F(FaultsTest, ATaskThatNobodyRunsIsReleasedOnce) {
+TEST_F(FaultsTest, TaskThatDoesNotRunIsReleasedOnce) {
   {
     Stream stream = make_stream();
     Gate gate(stream);
@@ -187,7 +187,7 @@ TEST_F(FaultsTest, ATaskThatNobodyRunsIsReleasedOnce) {
   EXPECT_TRUE(eventually([] { return live_tasks() == 0; }));
 }
 
-TEST_F(FaultsTest, AnAsynchronousCopyOrFillFailsLate) {
+TEST_F(FaultsTest, AsynchronousCopyOrFillFailsWhenItRuns) {
   Stream stream = make_stream();
   DeviceBuffer device = device_copy_of(Bytes(64, 1));
   PinnedBuffer host = pinned_copy_of(Bytes(64, 2));
@@ -203,7 +203,7 @@ TEST_F(FaultsTest, AnAsynchronousCopyOrFillFailsLate) {
   EXPECT_EQ(counts()["task"], 2);
 }
 
-TEST_F(FaultsTest, AStagedCopyThatFailsKeepsNothing) {
+TEST_F(FaultsTest, StagedCopyThatFailsReleasesItsMemory) {
   Stream stream = make_stream();
   DeviceBuffer device = device_copy_of(Bytes(64, 1));
   const Bytes source(64, 2);
@@ -213,7 +213,7 @@ TEST_F(FaultsTest, AStagedCopyThatFailsKeepsNothing) {
   EXPECT_EQ(download(device, 64), Bytes(64, 1));
 }
 
-TEST_F(FaultsTest, ASynchronousCopyOrFillFailsAtTheCall) {
+TEST_F(FaultsTest, SynchronousCopyOrFillFailsInTheCall) {
   DeviceBuffer device = device_copy_of(Bytes(64, 1));
   const Bytes source(64, 2);
   set("copy:1+");
@@ -224,7 +224,7 @@ TEST_F(FaultsTest, ASynchronousCopyOrFillFailsAtTheCall) {
   EXPECT_EQ(download(device, 64), Bytes(64, 1));
 }
 
-TEST_F(FaultsTest, ADelayedTaskStartsLaterAndTheCallerDoesNotWait) {
+TEST_F(FaultsTest, DelayedTaskStartsLaterAndTheCallerDoesNotWait) {
   using Clock = std::chrono::steady_clock;
   Stream stream = make_stream();
   for (const uint64_t cost : {Task::kSmallCost, Task::kLargeCost}) {
@@ -240,13 +240,13 @@ TEST_F(FaultsTest, ADelayedTaskStartsLaterAndTheCallerDoesNotWait) {
     ASSERT_ACL(aclrtSynchronizeStream(stream));
     ASSERT_EQ(begun.size(), 2U);
     EXPECT_GE(begun[0] - start, 50ms);
-    EXPECT_GE(begun[1], begun[0]) << "a delay must not change the order";
+    EXPECT_GE(begun[1], begun[0]) << "a delay changed the order";
     EXPECT_EQ(counts()["delayed"], 1);
     EXPECT_EQ(counts()["injected"], 0);
   }
 }
 
-TEST_F(FaultsTest, ADelayOfOneStreamLeavesOthersAlone) {
+TEST_F(FaultsTest, DelayOfOneStreamDoesNotDelayOthers) {
   Stream slow = make_stream(), quick = make_stream();
   int32_t id = 0;
   ASSERT_ACL(aclrtStreamGetId(slow, &id));
@@ -265,7 +265,7 @@ TEST_F(FaultsTest, ADelayOfOneStreamLeavesOthersAlone) {
   EXPECT_EQ(counts()["delayed"], 1);
 }
 
-TEST_F(FaultsTest, SettingRulesStartsTheCountsAnewAndOffKeepsThem) {
+TEST_F(FaultsTest, SettingRulesResetsTheCountersAndOffDoesNot) {
   set("count");
   EXPECT_ACL(allocate());
   EXPECT_ACL(allocate());
@@ -278,7 +278,7 @@ TEST_F(FaultsTest, SettingRulesStartsTheCountsAnewAndOffKeepsThem) {
   EXPECT_ACL_ERROR(kOutOfMemory, allocate());
 }
 
-TEST_F(FaultsTest, TheFirstRuleThatAppliesGivesTheCode) {
+TEST_F(FaultsTest, FirstRuleThatAppliesDecidesTheCode) {
   set("malloc:2:507899, malloc:every 2, launch:1");
   EXPECT_ACL(allocate());
   EXPECT_ACL_ERROR(507899, allocate());
@@ -286,7 +286,7 @@ TEST_F(FaultsTest, TheFirstRuleThatAppliesGivesTheCode) {
   EXPECT_ACL_ERROR(kOutOfMemory, allocate());
 }
 
-TEST_F(FaultsTest, ABadRuleIsNamedAndChangesNothing) {
+TEST_F(FaultsTest, BadRuleIsNamedAndChangesNothing) {
   set("malloc:2");
   EXPECT_ACL(allocate());
   for (const std::string bad : {"malloc",
@@ -319,7 +319,7 @@ TEST_F(FaultsTest, ABadRuleIsNamedAndChangesNothing) {
   EXPECT_ACL_ERROR(kOutOfMemory, allocate());
 }
 
-TEST_F(FaultsTest, ThreadsAreCountedOneAfterAnother) {
+TEST_F(FaultsTest, ThreadsShareOneCounter) {
   constexpr int kThreads = 4, kRounds = 300, kEvery = 7;
   aclrtContext context = nullptr;
   ASSERT_ACL(aclrtGetCurrentContext(&context));
@@ -374,7 +374,7 @@ TEST_F(FaultsTest, RulesMayChangeWhileTasksRun) {
   EXPECT_EQ(live_tasks(), 0);
 }
 
-TEST_F(FaultsTest, EverythingIsTheSameInTheOtherLaunchModes) {
+TEST_F(FaultsTest, FaultsWorkInTheOtherLaunchModes) {
   EXPECT_CHILD_PASSES("FaultsTest.*Task*:FaultsTest.*Copy*:FaultsTest.*Delay*:FaultsTest.Threads*", {"SOFTNPU_LAUNCH=queue"});
   EXPECT_CHILD_PASSES("FaultsTest.*OwnName:FaultsTest.*Copy*:FaultsTest.Threads*", {"SOFTNPU_LAUNCH=sync"});
 }
@@ -391,7 +391,7 @@ TEST_F(ChildFaults, None) {
   EXPECT_EQ(counts()["malloc"], 0);
 }
 
-TEST_F(FaultsTest, RulesCanComeFromTheEnvironment) {
+TEST_F(FaultsTest, RulesAreReadFromTheEnvironment) {
   EXPECT_CHILD_PASSES("ChildFaults.OfTheEnvironment", {"SOFTNPU_FAULTS=malloc:2"});
   const Child bad = run_child("ChildFaults.None", {"SOFTNPU_FAULTS=malloc:2,nonsense"});
   EXPECT_TRUE(bad.passed()) << bad.output;

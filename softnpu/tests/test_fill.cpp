@@ -1,4 +1,4 @@
-// What else touches device memory in a stream's order: fills, words that streams write and wait for, cache operations, the
+// Other operations on device memory in the order of a stream: fills, words that streams write and wait for, cache operations, the
 // overflow status.
 #include <algorithm>
 #include <cstring>
@@ -118,7 +118,7 @@ TEST_F(FillTest, OverflowStatusIsWrittenInTheOrderOfTheStream) {
   EXPECT_FALSE(overflowed());
   driver()->raise_overflow(static_cast<std::byte*>(static_cast<void*>(output)) + driver()->alias_offset);
   EXPECT_TRUE(overflowed());
-  EXPECT_TRUE(overflowed()) << "reading does not reset";
+  EXPECT_TRUE(overflowed()) << "reading the status reset it";
   EXPECT_ACL(aclrtResetOverflowStatus(stream));
   EXPECT_FALSE(overflowed());
 

@@ -1,4 +1,5 @@
-// One test per sentence of runtime/base/handle.h: null, garbage, destroyed, of the wrong kind, of another context.
+// One test per sentence of runtime/base/handle.h: handles that are null, garbage, destroyed, of another kind or of another
+// context.
 #include <atomic>
 #include <set>
 #include <thread>
@@ -159,7 +160,7 @@ TEST_F(HandleTest, NullIsAnInvalidParameter) {
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, aclrtDestroyStreamForce(nullptr));
 }
 
-TEST_F(HandleTest, DestroyedObjectsAreRecognised) {
+TEST_F(HandleTest, DestroyedObjectsAreRefused) {
   aclrtStream stream = make_stream().release();
   ASSERT_ACL(aclrtDestroyStream(stream));
   expect_refused(stream_calls(), stream, ACL_ERROR_RT_INVALID_HANDLE, "destroyed");
@@ -174,7 +175,7 @@ TEST_F(HandleTest, DestroyedObjectsAreRecognised) {
   ASSERT_ACL(aclrtSetCurrentContext(primary));
 }
 
-TEST_F(HandleTest, DestroyedObjectsAreRecognisedAfterTheirPlaceIsTakenAgain) {
+TEST_F(HandleTest, DestroyedObjectsAreRefusedAfterTheirSlotWasReused) {
   aclrtStream stream = make_stream().release();
   aclrtEvent event = make_event().release();
   ASSERT_ACL(aclrtDestroyStream(stream));
@@ -189,7 +190,7 @@ TEST_F(HandleTest, DestroyedObjectsAreRecognisedAfterTheirPlaceIsTakenAgain) {
   expect_refused(event_calls(), event, ACL_ERROR_RT_INVALID_HANDLE, "destroyed");
 }
 
-TEST_F(HandleTest, WrongKindIsNamed) {
+TEST_F(HandleTest, HandleOfAnotherKindIsNamed) {
   Stream stream = make_stream();
   Event event = make_event();
   aclrtContext context = nullptr;
@@ -219,11 +220,11 @@ TEST_F(HandleTest, GarbageIsRefused) {
     for (const Call& call : event_calls()) EXPECT_REFUSED(call.call(handle)) << call.name;
     for (const Call& call : context_calls()) EXPECT_REFUSED(call.call(handle)) << call.name;
   }
-  EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "a call with garbage hurt a stream";
+  EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "a call with garbage damaged a stream";
   EXPECT_ACL(aclrtRecordEvent(event, stream));
 }
 
-TEST_F(HandleTest, StreamOfAnotherContextIsRefusedByAll) {
+TEST_F(HandleTest, StreamOfAnotherContextIsRefused) {
   Stream stream = make_stream();
   aclrtContext primary = nullptr;
   ASSERT_ACL(aclrtGetCurrentContext(&primary));
@@ -245,7 +246,7 @@ TEST_F(HandleTest, LiveHandlesDiffer) {
   EXPECT_EQ(handles.size(), 500u);
 }
 
-TEST_F(HandleTest, OfSeveralThreadsThatDestroyOneEventOneWins) {
+TEST_F(HandleTest, OneOfSeveralThreadsDestroysAnEvent) {
   for (int round = 0; round < 50; ++round) {
     aclrtEvent event = make_event().release();
     std::atomic<int> successes{0};
@@ -256,7 +257,7 @@ TEST_F(HandleTest, OfSeveralThreadsThatDestroyOneEventOneWins) {
   }
 }
 
-TEST_F(HandleTest, CallsThatRaceWithDestroyGetACodeAndNothingElse) {
+TEST_F(HandleTest, CallsThatRaceWithDestroySucceedOrAreRefused) {
   aclrtContext context = nullptr;
   ASSERT_ACL(aclrtGetCurrentContext(&context));
   std::atomic<aclrtStream> shared_stream{make_stream().release()};

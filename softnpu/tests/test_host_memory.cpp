@@ -12,7 +12,7 @@ using HostMemoryTest = AclFixture;
 
 constexpr size_t kPage = 4096;
 
-// Whole pages of the program's own.
+// Pages of the program.
 class Pages {
  public:
   explicit Pages(size_t count)
@@ -29,7 +29,7 @@ class Pages {
   void* address_;
 };
 
-TEST_F(HostMemoryTest, PinnedMemoryIsOrdinaryHostMemoryOfZeros) {
+TEST_F(HostMemoryTest, PinnedMemoryIsZeroedHostMemory) {
   for (const size_t bytes : {size_t{1}, size_t{100}, size_t{4097}, size_t{3} << 20}) {
     void* block = nullptr;
     ASSERT_ACL(aclrtMallocHost(&block, bytes));
@@ -42,7 +42,7 @@ TEST_F(HostMemoryTest, PinnedMemoryIsOrdinaryHostMemoryOfZeros) {
   }
 }
 
-TEST_F(HostMemoryTest, BothAllocatorsRefuseNothingAndTooMuch) {
+TEST_F(HostMemoryTest, BothAllocatorsRefuseZeroAndHugeSizes) {
   void* block = nullptr;
   EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtMallocHost(&block, 0));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtMallocHostWithCfg(&block, 0, nullptr));
@@ -67,7 +67,7 @@ TEST_F(HostMemoryTest, ConfigurationIsChecked) {
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, aclrtMallocHostWithCfg(&block, 100, &config));
 }
 
-TEST_F(HostMemoryTest, WrongFreesAreNamed) {
+TEST_F(HostMemoryTest, WrongFreesAreExplained) {
   void* const freed = make_pinned_buffer(100).release();
   ASSERT_ACL(aclrtFreeHost(freed));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtFreeHost(freed));
@@ -120,12 +120,12 @@ TEST_F(HostMemoryTest, CopiesWithRegisteredMemoryAreAsynchronous) {
     std::copy(contents.begin(), contents.end(), static_cast<uint8_t*>(pages.get()));
     gate.open();
     ASSERT_ACL(aclrtSynchronizeStream(stream));
-    EXPECT_EQ(download(device, contents.size()), contents) << "the copy read its source before its turn";
+    EXPECT_EQ(download(device, contents.size()), contents) << "the copy read its source before earlier tasks ran";
   }
   EXPECT_ACL(aclrtHostUnregister(pages.get()));
 }
 
-TEST_F(HostMemoryTest, EveryTypeAndFlagOfRegistrationIsCheckedOrAccepted) {
+TEST_F(HostMemoryTest, TypesAndFlagsOfRegistrationAreChecked) {
   Pages pages(1);
   void* device_address = nullptr;
   for (const auto type : {ACL_HOST_REGISTER_MAPPED, ACL_HOST_REGISTER_IOMEMORY, ACL_HOST_REGISTER_READONLY}) {
@@ -155,7 +155,7 @@ TEST_F(HostMemoryTest, RangesThatCannotBeRegisteredAreRefused) {
     EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, register_range(at(pages.get(), first * kPage), 2 * kPage)) << first;
     EXPECT_RECENT_ERROR("overlap");
   }
-  EXPECT_ACL(register_range(at(pages.get(), 3 * kPage), kPage)) << "neighbours do not overlap";
+  EXPECT_ACL(register_range(at(pages.get(), 3 * kPage), kPage)) << "a neighbouring range was refused";
   EXPECT_ACL(aclrtHostUnregister(at(pages.get(), kPage)));
   EXPECT_ACL(aclrtHostUnregister(at(pages.get(), 3 * kPage)));
 
@@ -167,7 +167,7 @@ TEST_F(HostMemoryTest, RangesThatCannotBeRegisteredAreRefused) {
   EXPECT_RECENT_ERROR("device memory");
 }
 
-TEST_F(HostMemoryTest, MemoryThatIsNotThereCannotBeRegistered) {
+TEST_F(HostMemoryTest, UnmappedMemoryCannotBeRegistered) {
   Pages pages(1);
   EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtHostRegisterV2(pages.get(), uint64_t{1} << 62, 0));
   void* gone = nullptr;
@@ -178,7 +178,7 @@ TEST_F(HostMemoryTest, MemoryThatIsNotThereCannotBeRegistered) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtHostRegisterV2(gone, kPage, 0));
 }
 
-TEST_F(HostMemoryTest, WrongUnregistrationsAreNamed) {
+TEST_F(HostMemoryTest, WrongUnregistrationsAreExplained) {
   Pages pages(2);
   EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtHostUnregister(pages.get()));
   EXPECT_RECENT_ERROR("not registered");

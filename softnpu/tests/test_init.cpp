@@ -1,4 +1,4 @@
-// One test per sentence of runtime/device/process.h. What depends on the state of the process runs in processes of its own.
+// One test per sentence of runtime/device/process.h. Tests that depend on the state of the process run in child processes.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,9 +11,9 @@
 namespace softnpu::test {
 namespace {
 
-// --- what can be asked at any time --------------------------------------------------------------------------------------
+// --- queries that work at any time --------------------------------------------------------------------------------------
 
-void expect_questions_are_answered() {
+void expect_queries_succeed() {
   int32_t major = -1, minor = -1, patch = -1;
   EXPECT_ACL(aclrtGetVersion(&major, &minor, &patch));
   EXPECT_EQ(major, ACL_MAJOR_VERSION);
@@ -64,9 +64,9 @@ void expect_questions_are_answered() {
 
 class InitTest : public AclFixture {};
 
-TEST_F(InitTest, QuestionsAreAnsweredWhileInitialised) { expect_questions_are_answered(); }
+TEST_F(InitTest, QueriesSucceedWhileInitialised) { expect_queries_succeed(); }
 
-TEST_F(InitTest, WrongQuestionsAreRefused) {
+TEST_F(InitTest, WrongQueriesAreRefused) {
   aclCANNPackageVersion version{};
   char unknown[] = "no_such_package";
   char text[ACL_PKG_VERSION_MAX_SIZE] = {};
@@ -83,7 +83,7 @@ TEST_F(InitTest, WrongQuestionsAreRefused) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_INVALID_DEVICEID, aclGetDeviceCapability(~0u, ACL_DEVICE_INFO_L2_SIZE, &value));
 }
 
-TEST_F(InitTest, SizesOfDataTypesAreKnown) {
+TEST_F(InitTest, SizesOfDataTypesAreReturned) {
   EXPECT_EQ(aclDataTypeSize(ACL_BOOL), 1u);
   EXPECT_EQ(aclDataTypeSize(ACL_BF16), 2u);
   EXPECT_EQ(aclDataTypeSize(ACL_FLOAT), 4u);
@@ -103,11 +103,11 @@ TEST_F(InitTest, HalfPrecisionNumbersRoundTrip) {
     }
     ASSERT_EQ(aclFloatToFloat16(value), half) << value;
   }
-  EXPECT_EQ(aclFloatToFloat16(1.0f + 1.0f / 2048), aclFloatToFloat16(1.0f)) << "a tie goes to the even neighbour";
-  EXPECT_EQ(aclFloatToFloat16(1e10f), 0x7C00) << "too large becomes infinite";
+  EXPECT_EQ(aclFloatToFloat16(1.0f + 1.0f / 2048), aclFloatToFloat16(1.0f)) << "a tie was not rounded to even";
+  EXPECT_EQ(aclFloatToFloat16(1e10f), 0x7C00) << "a number that is too large did not become infinite";
 }
 
-// --- before, between, after ---------------------------------------------------------------------------------------------
+// --- before aclInit and after aclFinalize -------------------------------------------------------------------------------
 
 void expect_uninitialised(const char* words) {
   aclrtStream stream = nullptr;
@@ -131,9 +131,9 @@ void expect_uninitialised(const char* words) {
 class ChildProcess : public ::testing::Test {};
 
 TEST_F(ChildProcess, BeforeInit) {
-  expect_questions_are_answered();
+  expect_queries_succeed();
   expect_uninitialised("aclInit");
-  expect_questions_are_answered();
+  expect_queries_succeed();
   uint64_t left = 0;
   EXPECT_ACL_ERROR(ACL_ERROR_UNINITIALIZE, aclFinalize());
   EXPECT_ACL_ERROR(ACL_ERROR_UNINITIALIZE, aclFinalizeReference(&left));
@@ -152,7 +152,7 @@ TEST_F(ChildProcess, AfterFinalize) {
   ASSERT_ACL(aclrtSetDevice(0));
   ASSERT_ACL(aclFinalize());
   expect_uninitialised("finalized");
-  expect_questions_are_answered();
+  expect_queries_succeed();
 }
 
 TEST_F(ChildProcess, References) {
@@ -164,7 +164,7 @@ TEST_F(ChildProcess, References) {
   EXPECT_EQ(left, 2u);
   EXPECT_ACL(aclFinalizeReference(&left));
   EXPECT_EQ(left, 1u);
-  EXPECT_ACL(aclrtSetDevice(0)) << "finalized before the last user left";
+  EXPECT_ACL(aclrtSetDevice(0)) << "the library was finalized before the last reference ended";
   EXPECT_ACL(aclFinalizeReference(&left));
   EXPECT_EQ(left, 0u);
   expect_uninitialised("finalized");
@@ -184,7 +184,7 @@ TEST_F(ChildProcess, FinalizeDropsEverything) {
 
   ASSERT_ACL(aclInit(nullptr));
   int32_t device = -1;
-  EXPECT_ACL_ERROR(ACL_ERROR_RT_CONTEXT_NULL, aclrtGetDevice(&device)) << "a context survived";
+  EXPECT_ACL_ERROR(ACL_ERROR_RT_CONTEXT_NULL, aclrtGetDevice(&device)) << "a context was not destroyed";
   ASSERT_ACL(aclrtSetDevice(0));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_INVALID_HANDLE, aclrtSynchronizeStream(stream));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_INVALID_HANDLE, aclrtSynchronizeStream(inner));
@@ -242,14 +242,14 @@ TEST_F(ChildProcess, FinalizeWithPendingWork) {
   EXPECT_LT(*ran, kTasks) << "pending work was not dropped";
   const int at_end = *ran;
   std::this_thread::sleep_for(50ms);
-  EXPECT_EQ(*ran, at_end) << "work ran after the end";
+  EXPECT_EQ(*ran, at_end) << "work ran after aclFinalize";
   static_cast<void>(stream.release());
 }
 
 TEST_F(ChildProcess, CopyWithoutADevice) {
   ASSERT_ACL(aclInit(nullptr));
   char source[64] = "text", destination[64] = {};
-  // There is no device yet: the calls may be refused or work, but they return.
+  // There is no device: the calls may fail or succeed, but must return.
   static_cast<void>(aclrtMemset(destination, 64, 0, 64));
   static_cast<void>(aclrtMemcpy(destination, 64, source, 64, ACL_MEMCPY_HOST_TO_HOST));
   recent_error();
@@ -259,18 +259,18 @@ TEST_F(ChildProcess, CopyWithoutADevice) {
 }
 
 TEST(ProcessTest, CallsBeforeInitAreRefused) { EXPECT_CHILD_PASSES("ChildProcess.BeforeInit"); }
-TEST(ProcessTest, SecondInitSaysSo) { EXPECT_CHILD_PASSES("ChildProcess.InitTwice"); }
+TEST(ProcessTest, SecondInitReturnsRepeatInitialize) { EXPECT_CHILD_PASSES("ChildProcess.InitTwice"); }
 TEST(ProcessTest, CallsAfterFinalizeAreRefused) { EXPECT_CHILD_PASSES("ChildProcess.AfterFinalize"); }
 TEST(ProcessTest, ReferencesAreCounted) { EXPECT_CHILD_PASSES("ChildProcess.References"); }
 TEST(ProcessTest, FinalizeDropsEverything) { EXPECT_CHILD_PASSES("ChildProcess.FinalizeDropsEverything"); }
 TEST(ProcessTest, CanBeInitialisedAgain) { EXPECT_CHILD_PASSES("ChildProcess.FinalizeAndInitManyTimes"); }
-TEST(ProcessTest, HandlesMayBeGivenBackAfterFinalize) { EXPECT_CHILD_PASSES("ChildProcess.DestroyAfterFinalize"); }
+TEST(ProcessTest, HandlesMayBeDestroyedAfterFinalize) { EXPECT_CHILD_PASSES("ChildProcess.DestroyAfterFinalize"); }
 TEST(ProcessTest, FinalizeDropsPendingWork) { EXPECT_CHILD_PASSES("ChildProcess.FinalizeWithPendingWork"); }
-TEST(ProcessTest, CopiesBeforeAnyDeviceWasSetReturn) { EXPECT_CHILD_PASSES("ChildProcess.CopyWithoutADevice"); }
+TEST(ProcessTest, CopiesWithoutADeviceReturn) { EXPECT_CHILD_PASSES("ChildProcess.CopyWithoutADevice"); }
 
 // --- fork ---------------------------------------------------------------------------------------------------------------
 
-// Runs `body` in a child of fork; its result is the exit code.
+// Runs `body` in a forked child. Returns its exit code.
 int in_fork(const std::function<int()>& body) {
   const pid_t pid = fork();
   if (pid == 0) _exit(body());
@@ -281,7 +281,7 @@ int in_fork(const std::function<int()>& body) {
 
 class ForkTest : public AclFixture {};
 
-TEST_F(ForkTest, ChildOfAUserIsRefusedAndToldToSpawn) {
+TEST_F(ForkTest, ForkedChildIsRefusedWithTheAdviceToSpawn) {
   Stream stream = make_stream();
   ASSERT_TRUE(signal_when_run(stream).within(kPatience));
   DeviceBuffer buffer = make_device_buffer(64);
@@ -299,10 +299,10 @@ TEST_F(ForkTest, ChildOfAUserIsRefusedAndToldToSpawn) {
               return 0;
             }),
             0);
-  EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "the child's calls hurt its parent";
+  EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "calls of the child damaged the parent";
 }
 
-TEST_F(ForkTest, ChildOfAUserMayExit) {
+TEST_F(ForkTest, ForkedChildMayExit) {
   Stream stream = make_stream();
   Gate gate(stream);
   ASSERT_TRUE(gate.entered().within(kPatience));
@@ -340,7 +340,7 @@ TEST_F(ChildFork, ExitHandlers) {
   const pid_t pid = fork();
   if (pid == 0) {
     alarm(60);
-    std::exit(0);  // with the handlers of all libraries
+    std::exit(0);  // runs the exit handlers of all libraries
   }
   int status = -1;
   waitpid(pid, &status, 0);
@@ -348,14 +348,15 @@ TEST_F(ChildFork, ExitHandlers) {
 }
 
 TEST(ProcessTest, ChildForkedBeforeADeviceWasUsedMayUseOne) { EXPECT_CHILD_PASSES("ChildFork.BeforeUse"); }
-TEST(ProcessTest, ChildForkedAfterUseExitsAtOnce) {
-  // What the parent's other threads hold looks leaked in the child.
+TEST(ProcessTest, ChildForkedAfterUseExitsWithoutWaiting) {
+  // LeakSanitizer would report memory of the other threads of the parent.
   EXPECT_CHILD_PASSES("ChildFork.ExitHandlers", {"ASAN_OPTIONS=detect_leaks=0"});
 }
 
 // --- the end of the process ---------------------------------------------------------------------------------------------
 
-// exit() leaves without unwinding: no gate opens, no handle is given back. What is pending would last longer than kPatience.
+// exit() does not run destructors of the test: no gate opens, no handle is destroyed. The pending work would last longer than
+// kPatience.
 class ChildExit : public AclFixture {
  protected:
   [[noreturn]] static void leave() { std::exit(HasFailure() ? 1 : 0); }
@@ -410,7 +411,7 @@ TEST_F(ChildExit, CallsFromExitHandlers) {
   static aclrtStream stream = make_stream().release();
   EXPECT_ACL(run_on(stream, [] {}));
   std::atexit([] {
-    // Whatever these say, they return.
+    // These calls may fail, but must return.
     aclrtLaunchHostFunc(
         stream, [](void*) {}, nullptr);
     aclrtSynchronizeStream(stream);

@@ -34,7 +34,7 @@ Event open(const aclrtIpcEventHandle& handle) {
   return Event(event);
 }
 
-// The bytes as text, for the environment.
+// The bytes of a handle as text, for an environment variable.
 std::string to_text(const aclrtIpcEventHandle& handle) {
   std::string text;
   for (const char byte : handle.reserved) {
@@ -80,7 +80,7 @@ TEST_F(IpcEventTest, RecordIsSeenThroughBothHandles) {
   EXPECT_EQ(query(event), kReached);
 }
 
-TEST_F(IpcEventTest, WaiterKeepsTheRecordThatWasNewestWhenItCalledWait) {
+TEST_F(IpcEventTest, WaiterWaitsForTheRecordThatWasNewestWhenItCalled) {
   Stream producer = make_stream(), consumer = make_stream();
   Event event = make_event(ACL_EVENT_IPC);
   Event opened = open(handle_of(event));
@@ -92,7 +92,7 @@ TEST_F(IpcEventTest, WaiterKeepsTheRecordThatWasNewestWhenItCalledWait) {
   ASSERT_ACL(aclrtRecordEvent(event, producer));
   EXPECT_FALSE(passed.within(10ms));
   first.open();
-  EXPECT_TRUE(passed.within(kPatience)) << "the waiter followed the later record";
+  EXPECT_TRUE(passed.within(kPatience)) << "the waiter waited for the later record";
   EXPECT_EQ(query(opened), kPending) << "the first record completed the event";
 }
 
@@ -120,7 +120,7 @@ TEST_F(IpcEventTest, EventMayBeDestroyedWhileAStreamWaits) {
   EXPECT_TRUE(passed.within(kPatience));
 }
 
-TEST_F(IpcEventTest, IsReachedBehindAFailureAndAnAbort) {
+TEST_F(IpcEventTest, IsReachedAfterAFailureAndAnAbort) {
   REQUIRE_SOFTNPU();
   Stream stream = make_stream();
   Event event = make_event(ACL_EVENT_IPC);
@@ -128,7 +128,7 @@ TEST_F(IpcEventTest, IsReachedBehindAFailureAndAnAbort) {
   ASSERT_ACL(launch(stream, failing_task("aclnnBroken")));
   ASSERT_ACL(aclrtRecordEvent(event, stream));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_AICORE_EXCEPTION, aclrtSynchronizeStream(stream));
-  EXPECT_ACL(aclrtSynchronizeEventWithTimeout(opened, kPatienceMs)) << "another process waits for ever";
+  EXPECT_ACL(aclrtSynchronizeEventWithTimeout(opened, kPatienceMs)) << "another process would wait for ever";
 }
 
 TEST_F(IpcEventTest, AbortLeavesNoOtherProcessWaiting) {
@@ -157,7 +157,7 @@ TEST_F(IpcEventTest, OnlySharedEventsHaveAHandle) {
   EXPECT_REFUSED(aclrtIpcGetEventHandle(event, &handle));
 }
 
-TEST_F(IpcEventTest, OnlyTheCreatorHandsOutHandles) {
+TEST_F(IpcEventTest, OnlyTheCreatorExportsHandles) {
   Event event = make_event(ACL_EVENT_IPC);
   Event opened = open(handle_of(event));
   aclrtIpcEventHandle handle{};
@@ -182,12 +182,12 @@ TEST_F(IpcEventTest, HandleOfADestroyedEventIsRefused) {
   Event event = make_event(ACL_EVENT_IPC);
   const aclrtIpcEventHandle handle = handle_of(event);
   ASSERT_ACL(aclrtDestroyEvent(event.release()));
-  Event other = make_event(ACL_EVENT_IPC);  // may have the same file number
+  Event other = make_event(ACL_EVENT_IPC);  // may get the same file number
   aclrtEvent opened = nullptr;
   EXPECT_REFUSED(aclrtIpcOpenEventHandle(handle, &opened));
 }
 
-TEST_F(IpcEventTest, ManyEventsLeaveNothingBehind) {
+TEST_F(IpcEventTest, ManyEventsLeaveNoFiles) {
   const auto files = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
   };
@@ -235,7 +235,7 @@ TEST_F(ChildIpc, RecordForTheParent) {
   ASSERT_ACL(aclrtSynchronizeStream(stream));
 }
 
-TEST_F(ChildIpc, RecordAndDie) {
+TEST_F(ChildIpc, RecordAndGetKilled) {
   Event event = open(from_text(setting("ACL_TEST_HANDLE")));
   Stream stream = make_stream();
   Gate gate(stream);
@@ -243,7 +243,7 @@ TEST_F(ChildIpc, RecordAndDie) {
   raise(SIGKILL);
 }
 
-TEST_F(ChildIpc, MakeAnEventAndLeave) {
+TEST_F(ChildIpc, MakeAnEventAndExit) {
   Event event = make_event(ACL_EVENT_IPC);
   std::ofstream(setting("ACL_TEST_FILE")) << to_text(handle_of(event));
 }
@@ -303,13 +303,13 @@ TEST_F(IpcProcessTest, AnotherProcessRecords) {
   EXPECT_TRUE(child_passes("the child", child));
 }
 
-TEST_F(IpcProcessTest, RecordOfAProcessThatDiedIsReportedToAllWhoWait) {
+TEST_F(IpcProcessTest, RecordOfADeadProcessFailsForAllWaiters) {
   Stream stream = make_stream();
   Event event = make_event(ACL_EVENT_IPC);
-  EXPECT_EQ(run("RecordAndDie", event).exit_code, -SIGKILL);
+  EXPECT_EQ(run("RecordAndGetKilled", event).exit_code, -SIGKILL);
   auto status = aclrtEventRecordedStatus(-1);
   EXPECT_TRUE(eventually([&] { return aclrtQueryEventStatus(event, &status) == ACL_ERROR_RT_IPC_ERROR; }));
-  EXPECT_RECENT_ERROR("ended before its stream got there");
+  EXPECT_RECENT_ERROR("ended before its stream reached the event");
   EXPECT_ACL_ERROR(ACL_ERROR_RT_IPC_ERROR, aclrtSynchronizeEventWithTimeout(event, kPatienceMs));
   EXPECT_ACL(aclrtStreamWaitEvent(stream, event));
   EXPECT_ACL_ERROR(ACL_ERROR_RT_IPC_ERROR, aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));
@@ -321,7 +321,7 @@ TEST_F(IpcProcessTest, RecordOfAProcessThatDiedIsReportedToAllWhoWait) {
 }
 
 TEST_F(IpcProcessTest, EventOfADeadProcessIsRefused) {
-  const Child child = run("MakeAnEventAndLeave", nullptr);
+  const Child child = run("MakeAnEventAndExit", nullptr);
   ASSERT_TRUE(child_passes("the child", child));
   std::string text;
   std::ifstream(file_) >> text;

@@ -38,7 +38,7 @@ class IpcMemoryTest : public AclFixture {};
 
 // --- within one process -------------------------------------------------------------------------------------------------
 
-TEST_F(IpcMemoryTest, BothAddressesAreTheSameMemory) {
+TEST_F(IpcMemoryTest, BothAddressesReferToTheSameMemory) {
   for (const size_t bytes : {size_t{100}, size_t{5000}, size_t{3} << 20}) {
     SCOPED_TRACE(bytes);
     const Bytes first = pattern(bytes), second = pattern(bytes, 2);
@@ -53,7 +53,7 @@ TEST_F(IpcMemoryTest, BothAddressesAreTheSameMemory) {
   }
 }
 
-TEST_F(IpcMemoryTest, APartIsSharedAsItWasExported) {
+TEST_F(IpcMemoryTest, PartOfABlockCanBeShared) {
   const Bytes contents = pattern(10'000);
   DeviceBuffer buffer = device_copy_of(contents);
   const Key key = export_memory(at(buffer, 4321), 1000);
@@ -66,7 +66,7 @@ TEST_F(IpcMemoryTest, APartIsSharedAsItWasExported) {
   EXPECT_ACL(aclrtIpcMemClose(key.c_str()));
 }
 
-TEST_F(IpcMemoryTest, KernelsFindIt) {
+TEST_F(IpcMemoryTest, KernelsCanUseIt) {
   REQUIRE_SOFTNPU();
   DeviceBuffer buffer = make_device_buffer(1 << 20);
   const Key key = export_memory(buffer, 1 << 20);
@@ -78,11 +78,11 @@ TEST_F(IpcMemoryTest, KernelsFindIt) {
   EXPECT_EQ(bytes, size_t{1} << 20);
   const uint64_t frees = *driver()->frees;
   EXPECT_ACL(aclrtIpcMemClose(key.c_str()));
-  EXPECT_NE(*driver()->frees, frees) << "who remembers the range is not told that it went";
+  EXPECT_NE(*driver()->frees, frees) << "the free counter did not change";
   EXPECT_FALSE(driver()->find_allocation(opened, &begin, &bytes));
 }
 
-TEST_F(IpcMemoryTest, TheSameRangeHasTheSameKeyAndTheSameAddress) {
+TEST_F(IpcMemoryTest, SameRangeHasTheSameKeyAndTheSameAddress) {
   DeviceBuffer buffer = make_device_buffer(5000);
   const Key key = export_memory(buffer, 5000);
   EXPECT_EQ(export_memory(buffer, 5000), key);
@@ -90,12 +90,12 @@ TEST_F(IpcMemoryTest, TheSameRangeHasTheSameKeyAndTheSameAddress) {
   void* const opened = import_memory(key);
   EXPECT_EQ(import_memory(key), opened);
   EXPECT_ACL(aclrtIpcMemClose(key.c_str()));
-  EXPECT_EQ(download(opened, 5000).size(), 5000u) << "one of two imports is left";
+  EXPECT_EQ(download(opened, 5000).size(), 5000u) << "closing one of two imports unmapped the memory";
   EXPECT_ACL(aclrtIpcMemClose(key.c_str()));
   EXPECT_REFUSED(aclrtMemset(opened, 1, 0, 1));
 }
 
-TEST_F(IpcMemoryTest, ImportsAreOnTheCurrentDeviceAndCountToTheExporterOnly) {
+TEST_F(IpcMemoryTest, ImportsAreOnTheCurrentDeviceAndOnlyTheExporterIsCharged) {
   DeviceBuffer buffer = make_device_buffer(1 << 20);
   const size_t used = used_bytes();
   const Key key = export_memory(buffer, 1 << 20);
@@ -109,7 +109,7 @@ TEST_F(IpcMemoryTest, ImportsAreOnTheCurrentDeviceAndCountToTheExporterOnly) {
   EXPECT_EQ(used_bytes(), used);
 }
 
-TEST_F(IpcMemoryTest, CloseGivesBackImportsFirstAndThenTheExport) {
+TEST_F(IpcMemoryTest, CloseReleasesImportsBeforeTheExport) {
   DeviceBuffer buffer = make_device_buffer(5000);
   const Key key = export_memory(buffer, 5000);
   import_memory(key);
@@ -123,21 +123,21 @@ TEST_F(IpcMemoryTest, CloseGivesBackImportsFirstAndThenTheExport) {
   EXPECT_REFUSED(aclrtIpcMemClose(key.c_str()));
 }
 
-TEST_F(IpcMemoryTest, TheKeyOfFreedMemoryIsRefused) {
+TEST_F(IpcMemoryTest, KeyOfFreedMemoryIsRefused) {
   DeviceBuffer buffer = make_device_buffer(1 << 20);
   const Key key = export_memory(buffer, 1 << 20);
   EXPECT_REFUSED(aclrtFree(at(buffer, 512)));
-  import_memory(key);  // a free that failed ended nothing
+  import_memory(key);  // a free that failed must not end the export
   EXPECT_ACL(aclrtIpcMemClose(key.c_str()));
   ASSERT_ACL(aclrtFree(buffer.release()));
-  DeviceBuffer other = make_device_buffer(1 << 20);  // may have the same address
+  DeviceBuffer other = make_device_buffer(1 << 20);  // may get the same address
   const Key newer = export_memory(other, 1 << 20);
   EXPECT_NE(newer, key);
   void* opened = nullptr;
   EXPECT_ACL_ERROR(ACL_ERROR_RT_IPC_ERROR, aclrtIpcMemImportByKey(&opened, key.c_str(), 0));
 }
 
-TEST_F(IpcMemoryTest, WhatIsNotABlockOfTheHeapIsNotExported) {
+TEST_F(IpcMemoryTest, OnlyBlocksOfTheHeapCanBeExported) {
   DeviceBuffer buffer = make_device_buffer(5000);
   char key[ACL_IPC_HANDLE_SIZE];
   EXPECT_REFUSED(aclrtIpcMemGetExportKey(buffer, 5001, key, sizeof key, kForAll));
@@ -168,7 +168,7 @@ TEST_F(IpcMemoryTest, TamperedKeysAreRefused) {
   EXPECT_REFUSED(aclrtIpcMemClose("nonsense"));
 }
 
-TEST_F(IpcMemoryTest, WithoutTheFlagOnlyNamedProcessesImport) {
+TEST_F(IpcMemoryTest, WithoutTheFlagOnlyListedProcessesCanImport) {
   DeviceBuffer buffer = make_device_buffer(5000);
   const Key key = export_memory(buffer, 5000, ACL_RT_IPC_MEM_EXPORT_FLAG_DEFAULT);
   void* opened = nullptr;
@@ -184,7 +184,7 @@ TEST_F(IpcMemoryTest, WithoutTheFlagOnlyNamedProcessesImport) {
   EXPECT_REFUSED(aclrtIpcMemSetImportPid("nonsense", pids, 1));
 }
 
-TEST_F(IpcMemoryTest, ManyImportsLeaveNothingBehind) {
+TEST_F(IpcMemoryTest, ManyImportsLeakNoMappings) {
   const auto files = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
   };
@@ -203,13 +203,13 @@ TEST_F(IpcMemoryTest, ManyImportsLeaveNothingBehind) {
   const auto mappings_before = mappings();
   for (int round = 0; round < 100; ++round) share(size_t{1} << (round % 20));
   EXPECT_EQ(files(), files_before);
-  EXPECT_NEAR(double(mappings()), double(mappings_before), 50);  // a leak would be 100 or more, and sanitizers map for themselves
+  EXPECT_NEAR(double(mappings()), double(mappings_before), 50);  // a leak would be at least 100; sanitizers create some mappings
 }
 
-TEST_F(IpcMemoryTest, AResetDeviceHasNoImports) {
+TEST_F(IpcMemoryTest, ResetReleasesTheImports) {
   uint32_t devices = 0;
   ASSERT_ACL(aclrtGetDeviceCount(&devices));
-  if (devices < 2) GTEST_SKIP() << "device 0 is the fixture's";
+  if (devices < 2) GTEST_SKIP() << "needs two devices: the fixture uses device 0";
   ASSERT_ACL(aclrtSetDevice(1));
   DeviceBuffer buffer = make_device_buffer(5000);
   const Key key = export_memory(buffer, 5000);
@@ -232,7 +232,7 @@ std::string setting(const char* name) {
 
 class ChildIpcMemory : public AclFixture {};
 
-TEST_F(ChildIpcMemory, AddOneAndLeave) {
+TEST_F(ChildIpcMemory, AddOneAndExit) {
   const Key key = setting("ACL_TEST_KEY");
   void* const opened = import_memory(key);
   Bytes contents = download(opened, 100'000);
@@ -242,48 +242,48 @@ TEST_F(ChildIpcMemory, AddOneAndLeave) {
   EXPECT_ACL(aclrtIpcMemClose(key.c_str()));
 }
 
-TEST_F(ChildIpcMemory, ImportAndDie) {
+TEST_F(ChildIpcMemory, ImportAndGetKilled) {
   upload(import_memory(setting("ACL_TEST_KEY")), Bytes{42});
   _exit(0);
 }
 
-TEST_F(ChildIpcMemory, IsNotNamed) {
+TEST_F(ChildIpcMemory, IsNotListed) {
   void* opened = nullptr;
   EXPECT_ACL_ERROR(ACL_ERROR_RT_IPC_ERROR, aclrtIpcMemImportByKey(&opened, setting("ACL_TEST_KEY").c_str(), 0));
 }
 
-TEST_F(ChildIpcMemory, ShareAndLeave) {
+TEST_F(ChildIpcMemory, ShareAndExit) {
   DeviceBuffer buffer = device_copy_of(pattern(1000));
   std::ofstream(setting("ACL_TEST_FILE")) << export_memory(buffer, 1000);
 }
 
 TEST_F(IpcMemoryTest, AnotherProcessReadsAndWrites) {
   DeviceBuffer buffer = device_copy_of(pattern(100'000));
-  EXPECT_CHILD_PASSES("ChildIpcMemory.AddOneAndLeave", {"ACL_TEST_KEY=" + export_memory(buffer, 100'000)});
+  EXPECT_CHILD_PASSES("ChildIpcMemory.AddOneAndExit", {"ACL_TEST_KEY=" + export_memory(buffer, 100'000)});
   Bytes expected = pattern(100'000);
   for (uint8_t& byte : expected) ++byte;
   EXPECT_EQ(download(buffer, 100'000), expected);
 }
 
-TEST_F(IpcMemoryTest, AnImporterThatDiesLeavesTheMemoryAlone) {
+TEST_F(IpcMemoryTest, DeathOfAnImporterDoesNotChangeTheMemory) {
   DeviceBuffer buffer = device_copy_of(pattern(1000));
-  EXPECT_CHILD_PASSES("ChildIpcMemory.ImportAndDie", {"ACL_TEST_KEY=" + export_memory(buffer, 1000)});
+  EXPECT_CHILD_PASSES("ChildIpcMemory.ImportAndGetKilled", {"ACL_TEST_KEY=" + export_memory(buffer, 1000)});
   Bytes expected = pattern(1000);
   expected[0] = 42;
   EXPECT_EQ(download(buffer, 1000), expected);
 }
 
-TEST_F(IpcMemoryTest, AnotherProcessMustBeNamed) {
+TEST_F(IpcMemoryTest, OtherProcessesMustBeListed) {
   DeviceBuffer buffer = make_device_buffer(1000);
   const Key key = export_memory(buffer, 1000, ACL_RT_IPC_MEM_EXPORT_FLAG_DEFAULT);
   int32_t own = getpid();
   EXPECT_ACL(aclrtIpcMemSetImportPid(key.c_str(), &own, 1));
-  EXPECT_CHILD_PASSES("ChildIpcMemory.IsNotNamed", {"ACL_TEST_KEY=" + key});
+  EXPECT_CHILD_PASSES("ChildIpcMemory.IsNotListed", {"ACL_TEST_KEY=" + key});
 }
 
 TEST_F(IpcMemoryTest, MemoryOfADeadProcessIsRefused) {
   const auto file = std::filesystem::temp_directory_path() / ("acl_test_ipc_memory_" + std::to_string(getpid()));
-  EXPECT_CHILD_PASSES("ChildIpcMemory.ShareAndLeave", {"ACL_TEST_FILE=" + file.string()});
+  EXPECT_CHILD_PASSES("ChildIpcMemory.ShareAndExit", {"ACL_TEST_FILE=" + file.string()});
   Key key;
   std::ifstream(file) >> key;
   std::filesystem::remove(file);

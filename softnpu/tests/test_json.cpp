@@ -1,4 +1,4 @@
-// The configuration file of aclInit: in processes of their own, because a process is initialised once.
+// The configuration file of aclInit. In child processes, because a process is initialised once.
 #include <thread>
 
 #include "testing/buffers.h"
@@ -33,18 +33,18 @@ TEST_F(ChildConfig, GoodFiles) {
   EXPECT_ACL(aclFinalize());
 }
 
-TEST_F(ChildConfig, FilesThatAreNotThere) {
+TEST_F(ChildConfig, MissingFiles) {
   const std::string missing = (folder_.path() / "missing.json").string();
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_FILE, aclInit(missing.c_str()));
   EXPECT_RECENT_ERROR(missing);
-  EXPECT_NE(aclInit(folder_.path().c_str()), ACL_SUCCESS) << "a folder is not a file";
+  EXPECT_NE(aclInit(folder_.path().c_str()), ACL_SUCCESS) << "a folder was accepted";
   recent_error();
   int32_t device = -1;
   EXPECT_ACL_ERROR(ACL_ERROR_UNINITIALIZE, aclrtGetDevice(&device));
-  EXPECT_ACL(aclInit(nullptr)) << "a failed aclInit leaves nothing behind";
+  EXPECT_ACL(aclInit(nullptr)) << "a failed aclInit had an effect";
 }
 
-TEST_F(ChildConfig, FilesThatAreNotJson) {
+TEST_F(ChildConfig, InvalidFiles) {
   struct Bad {
     std::string content;
     const char* place;  // line:column
@@ -82,14 +82,14 @@ TEST_F(ChildConfig, FilesThatAreNotJson) {
   }
 }
 
-TEST_F(ChildConfig, ModesThatDoNotExist) {
+TEST_F(ChildConfig, UnknownModes) {
   for (const char* const mode : {"2", "\"2\"", "true", "\"\"", "{}"}) {
     EXPECT_ACL_ERROR(ACL_ERROR_FILE_ATTR_INVALID, init_with(std::string("{\"err_msg_mode\": ") + mode + "}")) << mode;
     EXPECT_RECENT_ERROR("err_msg_mode");
   }
 }
 
-// The text that another thread's failure left, as this thread sees it.
+// The error text that this thread gets after a failure of another thread.
 std::string error_of_another_thread() {
   std::thread([] { EXPECT_NE(aclrtFree(reinterpret_cast<void*>(64)), ACL_SUCCESS); }).join();
   return recent_error();
@@ -100,23 +100,22 @@ TEST_F(ChildConfig, ErrorModes) {
   EXPECT_EQ(error_of_another_thread(), "");
   ASSERT_ACL(aclFinalize());
   ASSERT_ACL(init_with(R"({"err_msg_mode": "1"})"));
-  EXPECT_NE(error_of_another_thread(), "") << "one text for the process";
-  EXPECT_EQ(recent_error(), "") << "taken once";
+  EXPECT_NE(error_of_another_thread(), "") << "the error text is not shared by the threads";
+  EXPECT_EQ(recent_error(), "") << "the error text was returned twice";
   ASSERT_ACL(aclFinalize());
   ASSERT_ACL(aclInit(nullptr));
-  EXPECT_EQ(error_of_another_thread(), "") << "finalizing ends the mode";
+  EXPECT_EQ(error_of_another_thread(), "") << "aclFinalize did not end the mode";
 }
 
 class ConfigTest : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(ConfigTest, OfAclInit) {
+TEST_P(ConfigTest, IsCheckedByAclInit) {
   REQUIRE_SOFTNPU();
   EXPECT_CHILD_PASSES(std::string("ChildConfig.") + GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(File, ConfigTest,
-                         ::testing::Values("GoodFiles", "FilesThatAreNotThere", "FilesThatAreNotJson", "ModesThatDoNotExist",
-                                           "ErrorModes"),
+                         ::testing::Values("GoodFiles", "MissingFiles", "InvalidFiles", "UnknownModes", "ErrorModes"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

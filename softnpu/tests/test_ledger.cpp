@@ -1,4 +1,4 @@
-// One account of device memory for all processes: each test uses an account of its own, in a folder of its own.
+// The ledger of device memory of all processes. Each test has its own ledger, in its own folder.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -53,14 +53,14 @@ TEST_F(ChildLedger, SeesThatAnotherProcessHolds40Of64) {
 TEST_F(ChildLedger, Holds40WhileAnotherProcessLooks) {
   DeviceBuffer held = make_device_buffer(40 * kMiB);
   EXPECT_CHILD_PASSES("ChildLedger.SeesThatAnotherProcessHolds40Of64");
-  EXPECT_EQ(free_bytes(), 24 * kMiB) << "the other one is gone, and what it held";
+  EXPECT_EQ(free_bytes(), 24 * kMiB) << "the memory of a process that has ended is still counted";
   EXPECT_ACL(allocate(24 * kMiB));
 }
 
-TEST_F(ChildLedger, CountsAlone) { EXPECT_EQ(free_bytes(), 64 * kMiB); }
+TEST_F(ChildLedger, HasItsOwnLedger) { EXPECT_EQ(free_bytes(), 64 * kMiB); }
 
-TEST_F(LedgerTest, AnAccountThatCannotBeSharedStopsNothingAndIsReported) {
-  const Child child = run_child("ChildLedger.CountsAlone", {"SOFTNPU_DEVICE_MEMORY=64M", "SOFTNPU_LEDGER_DIR=/proc/nowhere"});
+TEST_F(LedgerTest, LedgerThatCannotBeSharedIsReportedAndReplaced) {
+  const Child child = run_child("ChildLedger.HasItsOwnLedger", {"SOFTNPU_DEVICE_MEMORY=64M", "SOFTNPU_LEDGER_DIR=/proc/nowhere"});
   EXPECT_TRUE(child.passed()) << child.output;
   EXPECT_NE(child.output.find("the ledger /proc/nowhere/"), std::string::npos) << child.output;
 }
@@ -69,32 +69,34 @@ TEST_F(LedgerTest, TwoProcessesShareOneLimit) {
   EXPECT_CHILD_PASSES("ChildLedger.Holds40WhileAnotherProcessLooks", environment());
 }
 
-TEST_F(ChildLedger, DiesWith48) {
+TEST_F(ChildLedger, IsKilledWith48) {
   ASSERT_ACL(allocate(48 * kMiB));
   raise(SIGKILL);
 }
 
-// Its own child outlives it and has no part in the account.
-TEST_F(ChildLedger, DiesWith48AndLeavesAForkedChild) {
+// The forked child lives on, and its memory is not counted.
+TEST_F(ChildLedger, IsKilledWith48AndLeavesAForkedChild) {
   ASSERT_ACL(allocate(48 * kMiB));
   if (fork() == 0) {
-    for (const int output : {STDOUT_FILENO, STDERR_FILENO}) close(output);  // whoever reads them must not wait for this process
+    for (const int output : {STDOUT_FILENO, STDERR_FILENO}) close(output);  // so that a reader does not wait for this process
     sleep(3);
     _exit(0);
   }
   raise(SIGKILL);
 }
 
-TEST_F(ChildLedger, InheritsFromTheDead) {
-  for (const char* const victim : {"ChildLedger.DiesWith48", "ChildLedger.DiesWith48AndLeavesAForkedChild"}) {
+TEST_F(ChildLedger, GetsTheMemoryOfKilledProcesses) {
+  for (const char* const victim : {"ChildLedger.IsKilledWith48", "ChildLedger.IsKilledWith48AndLeavesAForkedChild"}) {
     const Child child = run_child(victim);
     EXPECT_EQ(child.exit_code, -SIGKILL) << victim << "\n" << child.output;
     DeviceBuffer everything = make_device_buffer(64 * kMiB);
-    EXPECT_NE(everything.get(), nullptr) << victim << " took its memory into the grave";
+    EXPECT_NE(everything.get(), nullptr) << "the memory of " << victim << " was not released";
   }
 }
 
-TEST_F(LedgerTest, AKilledProcessGivesItsMemoryBack) { EXPECT_CHILD_PASSES("ChildLedger.InheritsFromTheDead", environment()); }
+TEST_F(LedgerTest, MemoryOfAKilledProcessIsReleased) {
+  EXPECT_CHILD_PASSES("ChildLedger.GetsTheMemoryOfKilledProcesses", environment());
+}
 
 std::filesystem::path ledger_file() {
   const std::filesystem::path folder(std::getenv("SOFTNPU_LEDGER_DIR"));
@@ -102,12 +104,12 @@ std::filesystem::path ledger_file() {
   return {};
 }
 
-TEST_F(ChildLedger, LosesItsFile) {
+TEST_F(ChildLedger, TruncatesItsFile) {
   REQUIRE_SOFTNPU();
   DeviceBuffer held = make_device_buffer(16 * kMiB);
   for (const size_t left : {size_t{0}, size_t{100}}) {
     std::filesystem::resize_file(ledger_file(), left);
-    ASSERT_ACL(launch(nullptr, {.run = [](char*) { return ACL_SUCCESS; }}));  // how long streams run is counted there too
+    ASSERT_ACL(launch(nullptr, {.run = [](char*) { return ACL_SUCCESS; }}));  // also the busy time is in the file
     ASSERT_ACL(aclrtSynchronizeStream(nullptr));
     EXPECT_EQ(free_bytes(), 48 * kMiB);
     DeviceBuffer more = make_device_buffer(8 * kMiB);
@@ -118,14 +120,14 @@ TEST_F(ChildLedger, LosesItsFile) {
 
 TEST_F(ChildLedger, SeesThatAnotherProcessHolds16Of64) { EXPECT_EQ(free_bytes(), 48 * kMiB); }
 
-TEST_F(LedgerTest, AFileThatIsCutShortIsSetUpAnewAndNamed) {
-  const Child child = run_child("ChildLedger.LosesItsFile", environment());
+TEST_F(LedgerTest, TruncatedFileIsReinitialisedAndReported) {
+  const Child child = run_child("ChildLedger.TruncatesItsFile", environment());
   EXPECT_TRUE(child.passed()) << child.output;
   EXPECT_NE(child.output.find("the ledger " + folder_.path().string()), std::string::npos) << child.output;
 }
 
-// The mutex lies behind the first eight bytes and begins with the number of the thread that holds it: here, that of init, which
-// lives and will not unlock it.
+// The mutex follows the first eight bytes, and begins with the TID of its owner. The test writes the TID of init, which is alive
+// and does not unlock it.
 TEST_F(ChildLedger, FindsItsFileLocked) {
   DeviceBuffer held = make_device_buffer(16 * kMiB);
   {
@@ -138,7 +140,7 @@ TEST_F(ChildLedger, FindsItsFileLocked) {
   EXPECT_CHILD_PASSES("ChildLedger.SeesThatAnotherProcessHolds16Of64");
 }
 
-TEST_F(LedgerTest, AFileThatWasLeftLockedIsUnlockedAndNamed) {
+TEST_F(LedgerTest, FileThatWasLeftLockedIsUnlockedAndReported) {
   const Child child = run_child("ChildLedger.FindsItsFileLocked", environment());
   EXPECT_TRUE(child.passed()) << child.output;
   EXPECT_NE(child.output.find("was left locked"), std::string::npos) << child.output;
@@ -155,16 +157,18 @@ TEST_F(ChildLedger, DevicesShareTheHost) {
   EXPECT_ACL(aclrtResetDevice(1));
 }
 
-TEST_F(LedgerTest, AllDevicesTogetherStayWithinTheHost) { EXPECT_CHILD_PASSES("ChildLedger.DevicesShareTheHost", environment()); }
+TEST_F(LedgerTest, AllDevicesTogetherStayWithinTheMemoryOfTheHost) {
+  EXPECT_CHILD_PASSES("ChildLedger.DevicesShareTheHost", environment());
+}
 
-TEST_F(ChildLedger, HasADeviceToItself) {
+TEST_F(ChildLedger, IsTheOnlyProcess) {
   EXPECT_EQ(free_bytes(), 64 * kMiB);
   const Bytes contents = pattern(1000);
   EXPECT_EQ(download(device_copy_of(contents), 1000), contents);
 }
 
-TEST_F(LedgerTest, TheFileIsThisUsersAlone) {
-  EXPECT_CHILD_PASSES("ChildLedger.HasADeviceToItself", environment());
+TEST_F(LedgerTest, FileIsPrivateToTheUser) {
+  EXPECT_CHILD_PASSES("ChildLedger.IsTheOnlyProcess", environment());
   const auto files = std::filesystem::directory_iterator(folder_.path());
   ASSERT_EQ(std::distance(begin(files), end(files)), 1);
   const auto file = *std::filesystem::directory_iterator(folder_.path());
@@ -174,15 +178,15 @@ TEST_F(LedgerTest, TheFileIsThisUsersAlone) {
   EXPECT_EQ(about.st_uid, geteuid());
 }
 
-TEST_F(LedgerTest, AnUnusableAccountIsReplacedByOneOfTheProcess) {
-  EXPECT_CHILD_PASSES("ChildLedger.HasADeviceToItself", environment());
+TEST_F(LedgerTest, UnusableLedgerIsReplacedByOneOfTheProcess) {
+  EXPECT_CHILD_PASSES("ChildLedger.IsTheOnlyProcess", environment());
   const auto file = std::filesystem::directory_iterator(folder_.path())->path();
   const auto expect_own_account = [&](const char* what) {
     std::vector<std::string> changed = environment();
     changed.insert(changed.end(), {"ASCEND_GLOBAL_LOG_LEVEL=2", "ASCEND_SLOG_PRINT_TO_STDOUT=1"});
-    const Child child = run_child("ChildLedger.HasADeviceToItself", changed);
+    const Child child = run_child("ChildLedger.IsTheOnlyProcess", changed);
     EXPECT_TRUE(child.passed()) << what << "\n" << child.output;
-    EXPECT_NE(child.output.find("[WARNING] RUNTIME"), std::string::npos) << what << ": nobody was warned\n" << child.output;
+    EXPECT_NE(child.output.find("[WARNING] RUNTIME"), std::string::npos) << what << ": no warning\n" << child.output;
   };
   write_file(file, std::string(100'000, 'x'));
   expect_own_account("something else in the file");

@@ -1,4 +1,4 @@
-// The log as its readers know it: layout, levels, events, file and screen.
+// The log: layout of lines, levels, events, file and stdout.
 #include <algorithm>
 #include <regex>
 #include <sstream>
@@ -24,7 +24,7 @@ class LogTest : public ::testing::Test {
  protected:
   void SetUp() override { REQUIRE_SOFTNPU(); }
 
-  // Runs a test that logs; the settings are those given and the folder of this test.
+  // Runs a child test that logs, with the given settings and the folder of this test.
   Child run(const std::string& filter, std::vector<std::string> environment) {
     for (const char* const name : {"ASCEND_GLOBAL_LOG_LEVEL=", "ASCEND_SLOG_PRINT_TO_STDOUT=", "ASCEND_GLOBAL_EVENT_ENABLE="}) {
       const bool is_given =
@@ -62,7 +62,7 @@ TEST(ChildLog, WritesALineOfEveryLevel) {
   aclAppLog(ACL_ERROR, "load", "model.cpp", 15, "error: %s", "disk");
 }
 
-TEST_F(LogTest, LinesHaveTheKnownLayout) {
+TEST_F(LogTest, LinesHaveTheLayoutOfCann) {
   run("ChildLog.WritesALineOfEveryLevel", {"ASCEND_GLOBAL_LOG_LEVEL=0"});
   const std::vector<std::string> all = lines();
   std::vector<std::smatch> own;
@@ -73,20 +73,20 @@ TEST_F(LogTest, LinesHaveTheKnownLayout) {
   }
   ASSERT_EQ(own.size(), 4u);
   EXPECT_EQ(own[0][1], "DEBUG");
-  EXPECT_EQ(own[0][5], "model.cpp") << "the last part of the path";
+  EXPECT_EQ(own[0][5], "model.cpp") << "not the file name without its folder";
   EXPECT_EQ(own[0][6], "12");
-  EXPECT_EQ(own[0][7], own[0][3]) << "the thread that writes is the first one";
+  EXPECT_EQ(own[0][7], own[0][3]) << "not the TID of the first thread";
   EXPECT_EQ(own[0][8], "load");
   EXPECT_EQ(own[0][9], "debug 1");
   EXPECT_EQ(own[1][1], "INFO");
   EXPECT_EQ(own[2][1], "WARNING");
-  EXPECT_EQ(own[2][9], "two lines") << "one line in the log";
+  EXPECT_EQ(own[2][9], "two lines") << "a line break was not replaced";
   EXPECT_EQ(own[3][1], "ERROR");
   const std::string name = files()[0].filename().string();
   EXPECT_TRUE(std::regex_match(name, std::regex("plog-" + own[0][3].str() + R"(_\d{17}\.log)"))) << name;
 }
 
-TEST_F(LogTest, TheLevelDecidesWhatIsWritten) {
+TEST_F(LogTest, LevelDecidesWhichLinesAreWritten) {
   const std::pair<const char*, size_t> levels[] = {{"0", 4}, {"1", 3}, {"2", 2}, {"3", 1}, {"", 1}};
   for (const auto& [level, expected] : levels) {
     std::filesystem::remove_all(folder_.path() / "a");
@@ -99,10 +99,10 @@ TEST_F(LogTest, TheLevelDecidesWhatIsWritten) {
   }
   std::filesystem::remove_all(folder_.path() / "a");
   run("ChildLog.WritesALineOfEveryLevel", {"ASCEND_GLOBAL_LOG_LEVEL=4"});
-  EXPECT_TRUE(files().empty()) << "level 4 writes nothing";
+  EXPECT_TRUE(files().empty()) << "level 4 created a file";
 }
 
-TEST_F(LogTest, TheScreenIsASwitchAndTheFileIsWrittenAllTheSame) {
+TEST_F(LogTest, OutputOnStdoutIsOptionalAndTheFileIsAlwaysWritten) {
   const Child quiet = run("ChildLog.WritesALineOfEveryLevel", {});
   EXPECT_EQ(quiet.output.find(" APP("), std::string::npos) << quiet.output;
   std::filesystem::remove_all(folder_.path() / "a");
@@ -110,7 +110,7 @@ TEST_F(LogTest, TheScreenIsASwitchAndTheFileIsWrittenAllTheSame) {
   const Child loud = run("ChildLog.WritesALineOfEveryLevel", {"ASCEND_SLOG_PRINT_TO_STDOUT=1"});
   const std::vector<std::string> all = lines();
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_NE(loud.output.find(all[0]), std::string::npos) << "screen and file must have the same line\n" << loud.output;
+  EXPECT_NE(loud.output.find(all[0]), std::string::npos) << "stdout and file have different lines\n" << loud.output;
 }
 
 TEST(ChildLog, FailsToFree) {
@@ -119,7 +119,7 @@ TEST(ChildLog, FailsToFree) {
   EXPECT_NE(aclrtFree(reinterpret_cast<void*>(64)), ACL_SUCCESS);
 }
 
-TEST_F(LogTest, AFailureIsAnErrorLineThatNamesTheFunction) {
+TEST_F(LogTest, FailureIsAnErrorLineThatNamesTheFunction) {
   run("ChildLog.FailsToFree", {});
   const std::vector<std::string> all = lines();
   ASSERT_EQ(all.size(), 1u);
@@ -136,26 +136,26 @@ TEST(ChildLog, UsesADevice) {
   ASSERT_ACL(aclFinalize());
 }
 
-TEST_F(LogTest, EventLinesAreASwitchOfTheirOwn) {
+TEST_F(LogTest, EventLinesHaveTheirOwnSwitch) {
   run("ChildLog.UsesADevice", {});
-  EXPECT_TRUE(files().empty()) << "nothing to say, no file";
+  EXPECT_TRUE(files().empty()) << "a file was created without a line";
   run("ChildLog.UsesADevice", {"ASCEND_GLOBAL_EVENT_ENABLE=1"});
   const std::vector<std::string> all = lines();
   ASSERT_FALSE(all.empty());
   for (const std::string& line : all) EXPECT_TRUE(line.starts_with("[EVENT] RUNTIME(")) << line;
   std::filesystem::remove_all(folder_.path() / "a");
   run("ChildLog.UsesADevice", {"ASCEND_GLOBAL_EVENT_ENABLE=1", "ASCEND_GLOBAL_LOG_LEVEL=4"});
-  EXPECT_TRUE(files().empty()) << "level 4 silences events too";
+  EXPECT_TRUE(files().empty()) << "level 4 logged events";
 }
 
-TEST_F(LogTest, WithoutAFolderTheLogIsInTheHome) {
+TEST_F(LogTest, DefaultFolderOfTheLogIsInHome) {
   EXPECT_CHILD_PASSES("ChildLog.FailsToFree", {"HOME=" + folder_.path().string(), "ASCEND_PROCESS_LOG_PATH="});
   const auto plog = folder_.path() / "ascend/log/plog";
   ASSERT_TRUE(std::filesystem::is_directory(plog));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(plog), std::filesystem::directory_iterator()), 1);
 }
 
-TEST_F(LogTest, ALogThatCannotBeWrittenStopsNothingAndIsReportedOnce) {
+TEST_F(LogTest, LogThatCannotBeWrittenIsReportedOnceAndCallsSucceed) {
   const std::string file = write_file(folder_.path() / "file", "");
   for (const std::vector<std::string>& environment : {std::vector<std::string>{"ASCEND_PROCESS_LOG_PATH=/proc/nowhere"},
                                                       {"ASCEND_PROCESS_LOG_PATH=" + file},
@@ -184,7 +184,7 @@ TEST(ChildLog, WritesFromManyThreads) {
 TEST_F(LogTest, LinesOfManyThreadsStayWhole) {
   run("ChildLog.WritesFromManyThreads", {});
   const std::vector<std::string> all = lines();
-  EXPECT_EQ(all.size(), 801u) << "800 lines and a long one; calls without a text are ignored";
+  EXPECT_EQ(all.size(), 801u) << "expected: 800 lines and a long one, and none for calls without a text";
   const std::regex layout(kLayout);
   for (const std::string& line : all) ASSERT_TRUE(std::regex_match(line, layout)) << line;
 }

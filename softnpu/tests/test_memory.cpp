@@ -20,7 +20,7 @@ aclError malloc_without_config(void** block, size_t bytes, aclrtMemMallocPolicy 
 }
 constexpr decltype(&aclrtMalloc) kAllocators[] = {aclrtMalloc, aclrtMallocAlign32, aclrtMallocCached, malloc_without_config};
 
-TEST_F(MemoryTest, EveryAllocatorGivesAlignedMemoryOfItsOwn) {
+TEST_F(MemoryTest, EveryAllocatorReturnsAlignedBlocksThatDoNotOverlap) {
   for (const auto allocate : kAllocators) {
     std::map<uintptr_t, size_t> blocks;
     for (const size_t bytes : {size_t{1}, size_t{31}, size_t{512}, size_t{513}, size_t{32768}, size_t{32769}, 3 * kMiB}) {
@@ -62,7 +62,7 @@ TEST_F(MemoryTest, ZeroBytesAreRefused) {
   }
 }
 
-TEST_F(MemoryTest, SizesBeyondTheDeviceAreOutOfMemoryAndNothingElseSuffers) {
+TEST_F(MemoryTest, SizesBeyondTheDeviceFailWithOutOfMemory) {
   void* block = nullptr;
   for (const size_t bytes : {SIZE_MAX, SIZE_MAX - 31, SIZE_MAX - 4096, SIZE_MAX / 2, size_t{1} << 62, size_t{1} << 41}) {
     for (const auto allocate : kAllocators) {
@@ -74,7 +74,7 @@ TEST_F(MemoryTest, SizesBeyondTheDeviceAreOutOfMemoryAndNothingElseSuffers) {
   EXPECT_ACL(aclrtFree(block));
 }
 
-TEST_F(MemoryTest, AThreadWithoutADeviceCannotAllocate) {
+TEST_F(MemoryTest, ThreadWithoutADeviceCannotAllocate) {
   std::thread([] {
     void* block = nullptr;
     size_t free = 0;
@@ -103,7 +103,7 @@ TEST_F(MemoryTest, ConfigurationIsChecked) {
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, aclrtMallocWithCfg(&block, 100, kPolicy, &config));
 }
 
-TEST_F(MemoryTest, DoubleFreeIsNamed) {
+TEST_F(MemoryTest, DoubleFreeIsExplained) {
   for (const size_t bytes : {size_t{100}, size_t{100'000}, 4 * kMiB}) {
     DeviceBuffer buffer = make_device_buffer(bytes);
     void* const freed = buffer.release();
@@ -113,7 +113,7 @@ TEST_F(MemoryTest, DoubleFreeIsNamed) {
   }
 }
 
-TEST_F(MemoryTest, UseAfterFreeIsNamed) {
+TEST_F(MemoryTest, UseAfterFreeIsExplained) {
   Bytes host(64);
   for (const size_t bytes : {size_t{100}, size_t{100'000}, 4 * kMiB}) {
     void* const freed = make_device_buffer(bytes).release();
@@ -125,7 +125,7 @@ TEST_F(MemoryTest, UseAfterFreeIsNamed) {
   }
 }
 
-TEST_F(MemoryTest, AnInteriorPointerIsNotFreedAndItsBlockIsNamed) {
+TEST_F(MemoryTest, FreeOfAnInteriorPointerIsRefusedAndNamesTheBlock) {
   for (const size_t bytes : {size_t{300}, 2 * kMiB}) {
     DeviceBuffer buffer = make_device_buffer(bytes);
     char base[32];
@@ -134,11 +134,11 @@ TEST_F(MemoryTest, AnInteriorPointerIsNotFreedAndItsBlockIsNamed) {
       EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtFree(at(buffer, offset)));
       EXPECT_RECENT_ERROR(base);
     }
-    EXPECT_ACL(aclrtMemset(buffer, bytes, 7, bytes)) << "the block must have survived";
+    EXPECT_ACL(aclrtMemset(buffer, bytes, 7, bytes)) << "the block was freed";
   }
 }
 
-TEST_F(MemoryTest, PointersThatNobodyAllocatedAreNotFreed) {
+TEST_F(MemoryTest, FreeOfAnUnknownPointerIsRefused) {
   int on_stack = 0;
   auto on_heap = std::make_unique<int>();
   PinnedBuffer pinned = make_pinned_buffer(4096);
@@ -173,7 +173,7 @@ TEST_F(MemoryTest, AnyThreadMayFree) {
   std::thread([block] { EXPECT_ACL(aclrtFree(block)); }).join();
 }
 
-// Many blocks of all sizes at once: none touches another's bytes.
+// Many blocks of all sizes at once.
 TEST_F(MemoryTest, LiveBlocksKeepTheirContents) {
   struct Block {
     DeviceBuffer memory;
@@ -208,7 +208,7 @@ TEST_F(MemoryTest, MemoryInfoNeedsAKnownAttribute) {
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, aclrtGetMemInfo(ACL_HBM_MEM, &free, nullptr));
 }
 
-TEST_F(MemoryTest, UsageCountsWhatThisProcessHoldsAndItsPeak) {
+TEST_F(MemoryTest, UsageCountsTheMemoryOfThisProcessAndItsPeak) {
   const auto usage = [] {
     aclrtMemUsageInfo info = {};
     size_t count = 0;
@@ -231,7 +231,7 @@ TEST_F(MemoryTest, UsageCountsWhatThisProcessHoldsAndItsPeak) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_INVALID_DEVICEID, aclrtGetMemUsageInfo(1000, &info, 1, &count));
 }
 
-TEST_F(MemoryTest, PointerAttributesTellDevicePinnedAndPageable) {
+TEST_F(MemoryTest, PointerAttributesDistinguishDevicePinnedAndPageable) {
   const auto location = [](const void* pointer) {
     aclrtPtrAttributes attributes = {};
     EXPECT_ACL(aclrtPointerGetAttributes(pointer, &attributes));
@@ -242,7 +242,7 @@ TEST_F(MemoryTest, PointerAttributesTellDevicePinnedAndPageable) {
   int pageable = 0;
   EXPECT_EQ(location(device).type, ACL_MEM_LOCATION_TYPE_DEVICE);
   EXPECT_EQ(location(device).id, 0u);
-  EXPECT_EQ(location(at(device, 999)).type, ACL_MEM_LOCATION_TYPE_DEVICE) << "inside the block";
+  EXPECT_EQ(location(at(device, 999)).type, ACL_MEM_LOCATION_TYPE_DEVICE) << "the last byte of the block";
   EXPECT_EQ(location(pinned).type, ACL_MEM_LOCATION_TYPE_HOST);
   EXPECT_EQ(location(&pageable).type, ACL_MEM_LOCATION_TYPE_UNREGISTERED);
 
@@ -267,7 +267,7 @@ TEST_F(MemoryTest, AttributesNameTheDeviceOfThePointer) {
   EXPECT_ACL(aclrtResetDevice(1));
 }
 
-// In processes of their own: with little memory, and an account that nobody else uses.
+// In child processes with little memory and their own ledger.
 
 std::vector<std::string> small_device(const TempDir& folder) {
   return {"SOFTNPU_DEVICE_MEMORY=64M", "SOFTNPU_HOST_MEMORY=1G", "SOFTNPU_LEDGER_DIR=" + folder.path().string()};
@@ -296,9 +296,9 @@ TEST_F(ChildMemory, FillsTheDevice) {
 
   const Bytes contents = pattern(8 * kMiB);
   upload(buffers[3], contents);
-  EXPECT_EQ(download(buffers[3], contents.size()), contents) << "what is allocated must stay usable";
+  EXPECT_EQ(download(buffers[3], contents.size()), contents) << "a full device damaged an allocation";
   buffers.pop_back();
-  ASSERT_ACL(aclrtMalloc(&block, 16 * kMiB, kPolicy)) << "what was freed must be there again";
+  ASSERT_ACL(aclrtMalloc(&block, 16 * kMiB, kPolicy)) << "freed memory cannot be allocated again";
   EXPECT_ACL(aclrtFree(block));
 }
 
@@ -309,18 +309,18 @@ TEST_F(ChildMemory, FillsTheDeviceWithSmallBlocks) {
   EXPECT_EQ(blocks.size(), 64 * kMiB / 32768);
   EXPECT_RECENT_ERROR("30000");
   for (void* const one : blocks) EXPECT_ACL(aclrtFree(one));
-  ASSERT_ACL(aclrtMalloc(&block, 64 * kMiB, kPolicy)) << "small blocks left holes";
+  ASSERT_ACL(aclrtMalloc(&block, 64 * kMiB, kPolicy)) << "the memory of small blocks is fragmented";
   EXPECT_ACL(aclrtFree(block));
 }
 
-TEST_F(MemoryTest, AFullDeviceSaysSoAndGoesOn) {
+TEST_F(MemoryTest, FullDeviceFailsWithOutOfMemoryAndStaysUsable) {
   REQUIRE_SOFTNPU();
   TempDir folder;
   EXPECT_CHILD_PASSES("ChildMemory.FillsTheDevice", small_device(folder));
   EXPECT_CHILD_PASSES("ChildMemory.FillsTheDeviceWithSmallBlocks", small_device(folder));
 }
 
-// Not a fixture: it resets the device itself.
+// Without the fixture: the test resets the device itself.
 TEST(ChildMemoryReset, FreesEverything) {
   ASSERT_ACL(aclInit(nullptr));
   ASSERT_ACL(aclrtSetDevice(0));

@@ -1,4 +1,4 @@
-// SOFTNPU_MEMORY_CHECK: errors are planted through the address that kernels use, in processes of their own.
+// SOFTNPU_MEMORY_CHECK. The tests write through the addresses that kernels use, in child processes.
 #include <algorithm>
 
 #include "testing/buffers.h"
@@ -21,7 +21,7 @@ std::vector<std::string> checking(const char* what) { return {std::string("SOFTN
 
 using ChildRedZone = AclFixture;
 
-TEST_F(ChildRedZone, FindsWritesBeforeAndBehind) {
+TEST_F(ChildRedZone, FindsWritesBeforeAndAfterABlock) {
   for (const size_t bytes : kSizes) {
     for (const ptrdiff_t offset :
          {ptrdiff_t{-1}, ptrdiff_t{-200}, static_cast<ptrdiff_t>(bytes), static_cast<ptrdiff_t>(bytes) + 100}) {
@@ -31,13 +31,13 @@ TEST_F(ChildRedZone, FindsWritesBeforeAndBehind) {
       const std::string message = recent_error();
       EXPECT_NE(message.find("offset " + std::to_string(offset)), std::string::npos) << message;
       EXPECT_NE(message.find(std::to_string(bytes) + " bytes"), std::string::npos) << message;
-      EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtFree(block)) << "it was freed all the same";
+      EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtFree(block)) << "the block was not freed";
       EXPECT_RECENT_ERROR("double free");
     }
   }
 }
 
-// A task that ends as those of the operator library do: it checks the zones of its tensors.
+// A task that checks the red zones of its tensors at its end, like the tasks of the operator library.
 Task planted_write(void* block, ptrdiff_t offset) {
   return {.run =
               [=](char* message) {
@@ -47,7 +47,7 @@ Task planted_write(void* block, ptrdiff_t offset) {
           .name = "planted"};
 }
 
-TEST_F(ChildRedZone, TheTaskThatWroteOutsideFailsOnce) {
+TEST_F(ChildRedZone, TaskThatWroteOutsideFailsOnce) {
   const Stream stream = make_stream();
   for (const size_t bytes : kSizes) {
     const auto end = static_cast<ptrdiff_t>(bytes);
@@ -63,7 +63,7 @@ TEST_F(ChildRedZone, TheTaskThatWroteOutsideFailsOnce) {
         EXPECT_NE(message.find(part), std::string::npos) << message;
       }
       ASSERT_ACL(launch(stream, planted_write(block, 0)));
-      EXPECT_ACL(aclrtSynchronizeStream(stream)) << "the next task is not to blame";
+      EXPECT_ACL(aclrtSynchronizeStream(stream)) << "the next task failed";
     }
   }
 }
@@ -80,11 +80,12 @@ TEST_F(ChildRedZone, OtherAddressesHaveNoZones) {
   EXPECT_ACL(driver()->check_zones(kernel_view(block), message)) << "freed";
 }
 
-TEST_F(ChildRedZone, LeavesGoodProgramsAlone) {
+TEST_F(ChildRedZone, DoesNotChangeCorrectPrograms) {
   for (const size_t bytes : kSizes) {
     DeviceBuffer buffer = device_copy_of(pattern(bytes));
     EXPECT_EQ(download(buffer, bytes), pattern(bytes));
-    EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtMemset(at(buffer, -1), 1, 0, 1)) << "a red zone is not the program's";
+    EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtMemset(at(buffer, -1), 1, 0, 1))
+        << "a red zone was accepted as memory of the program";
     EXPECT_ACL_ERROR(ACL_ERROR_RT_PARAM_INVALID, aclrtMemset(buffer, bytes + 1, 0, bytes + 1));
     EXPECT_ACL(aclrtFree(buffer.release()));
   }
@@ -94,7 +95,7 @@ using ChildWithoutZones = AclFixture;
 
 TEST_F(ChildWithoutZones, NothingIsChecked) { EXPECT_EQ(driver()->check_zones, nullptr); }
 
-TEST_F(MemoryCheckTest, ZonesAreNotCheckedUnlessAskedFor) {
+TEST_F(MemoryCheckTest, ZonesAreNotCheckedByDefault) {
   EXPECT_CHILD_PASSES("ChildWithoutZones.*", checking("none"));
   EXPECT_CHILD_PASSES("ChildWithoutZones.*", checking("poison,guard"));
 }
@@ -106,18 +107,18 @@ TEST_F(MemoryCheckTest, RedZonesFindWritesOutsideOfBlocks) {
 
 using ChildPoison = AclFixture;
 
-TEST_F(ChildPoison, FillsFreshAndFreedMemory) {
+TEST_F(ChildPoison, FillsNewAndFreedMemory) {
   for (const size_t bytes : kSizes) {
     void* const block = make_device_buffer(bytes).release();
     const uint8_t* const view = kernel_view(block);
-    EXPECT_EQ(download(block, bytes), Bytes(bytes, 0xFF)) << "fresh memory reads as NaN";
+    EXPECT_EQ(download(block, bytes), Bytes(bytes, 0xFF)) << "new memory is not NaN";
     EXPECT_ACL(aclrtFree(block));
     EXPECT_TRUE(std::all_of(view, view + bytes, [](uint8_t byte) { return byte == 0xDB; })) << bytes;
   }
 }
 
-// A stream that is not waited for before the memory goes.
-TEST_F(ChildPoison, LateReadersMeetThePattern) {
+// The program frees memory without waiting for a stream that reads it.
+TEST_F(ChildPoison, LateReadersReadThePattern) {
   const Stream stream = make_stream();
   void* const block = device_copy_of(pattern(4096)).release();
   DeviceBuffer copy = make_device_buffer(4096);
@@ -129,14 +130,14 @@ TEST_F(ChildPoison, LateReadersMeetThePattern) {
   EXPECT_EQ(download(copy, 4096), Bytes(4096, 0xDB));
 }
 
-TEST_F(MemoryCheckTest, PoisonMarksFreshAndFreedMemory) {
+TEST_F(MemoryCheckTest, PoisonFillsNewAndFreedMemory) {
   EXPECT_CHILD_PASSES("ChildPoison.*", checking("poison"));
   EXPECT_CHILD_PASSES("ChildPoison.*", checking(" poison , redzone "));
 }
 
 using ChildGuarded = AclFixture;
 
-TEST_F(ChildGuarded, GoodProgramsRun) {
+TEST_F(ChildGuarded, CorrectProgramsRun) {
   std::vector<DeviceBuffer> buffers;
   for (int round = 0; round < 3; ++round) {
     for (const size_t bytes : kSizes) {
@@ -148,8 +149,8 @@ TEST_F(ChildGuarded, GoodProgramsRun) {
   }
 }
 
-// What kernels meet there is in test_fault_report.cpp.
-TEST_F(MemoryCheckTest, GuardPagesLeaveGoodProgramsAlone) {
+// test_fault_report.cpp tests the faults of kernels in guard pages.
+TEST_F(MemoryCheckTest, GuardPagesDoNotChangeCorrectPrograms) {
   EXPECT_CHILD_PASSES("ChildGuarded.*", checking("guard"));
   EXPECT_CHILD_PASSES("ChildGuarded.*", checking("guard,redzone,poison"));
 }

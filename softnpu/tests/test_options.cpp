@@ -1,4 +1,4 @@
-// The environment variables of docs/environment.md: what each does, and what a bad value gives.
+// The environment variables of docs/environment.md: their effect, and the warning about a bad value.
 #include <atomic>
 #include <regex>
 #include <set>
@@ -16,7 +16,7 @@ class OptionsTest : public ::testing::Test {
   void SetUp() override { REQUIRE_SOFTNPU(); }
 };
 
-// Says what the device says about itself.
+// Prints the settings as the C functions return them.
 TEST(ChildOptions, Report) {
   ASSERT_ACL(aclInit(nullptr));
   uint32_t count = 0;
@@ -62,7 +62,7 @@ struct Effect {
   std::vector<std::string> lines;
 };
 
-TEST_F(OptionsTest, GoodValuesAreUsedWithoutAWord) {
+TEST_F(OptionsTest, ValidValuesAreUsedWithoutAWarning) {
   TempDir folder;
   const std::string own_account = "SOFTNPU_LEDGER_DIR=" + folder.path().string();
   const Effect effects[] = {
@@ -99,11 +99,11 @@ TEST_F(OptionsTest, GoodValuesAreUsedWithoutAWord) {
 struct BadValue {
   const char* variable;
   const char* value;
-  std::string allowed;  // a part of what the warning offers
+  std::string allowed;  // a part of the allowed values in the warning
   std::string used;     // a line of the report
 };
 
-TEST_F(OptionsTest, ABadValueGivesOneWarningThatNamesVariableValueAndWhatIsAllowed) {
+TEST_F(OptionsTest, BadValueGivesOneWarningWithVariableValueAndAllowedValues) {
   const std::string bytes = "16M to";
   const BadValue bad_values[] = {
       {"SOFTNPU_DEVICE_COUNT", "0", "1 to 64", "devices=8"},
@@ -146,7 +146,7 @@ TEST_F(OptionsTest, ABadValueGivesOneWarningThatNamesVariableValueAndWhatIsAllow
   }
 }
 
-TEST_F(OptionsTest, EachBadVariableIsWarnedOfByItself) {
+TEST_F(OptionsTest, EachBadVariableGivesAWarning) {
   const Child child = report_with({"SOFTNPU_LAUNCH=x", "SOFTNPU_DEVICE_COUNT=x", "ASCEND_GLOBAL_LOG_LEVEL=x"});
   EXPECT_EQ(warnings_in(child.output).size(), 3u) << child.output;
 }
@@ -160,7 +160,7 @@ TEST_F(ChildLaunch, RunsInTheLaunchingCall) {
   EXPECT_EQ(runner, std::this_thread::get_id());
 }
 
-// Inside launch() nobody could open it.
+// If launch() ran the task, the gate could not be opened.
 TEST_F(ChildLaunch, ReturnsBeforeTheTask) {
   Flag opened;
   bool in_time = false;
@@ -172,7 +172,7 @@ TEST_F(ChildLaunch, ReturnsBeforeTheTask) {
   EXPECT_TRUE(in_time);
 }
 
-TEST_F(ChildLaunch, OfASmallTaskReturnsBeforeIt) {
+TEST_F(ChildLaunch, ReturnsBeforeASmallTask) {
   Flag opened;
   bool in_time = false;
   ASSERT_ACL(launch(nullptr, {.run = [&, opened](char*) { return in_time = opened.within(kPatience), ACL_SUCCESS; },
@@ -192,7 +192,7 @@ TEST_F(ChildLaunch, ReturnsAfterTheTask) {
 
 TEST_F(OptionsTest, LaunchModesDecideWhenATaskRuns) {
   EXPECT_CHILD_PASSES("ChildLaunch.RunsInTheLaunchingCall:ChildLaunch.ReturnsBeforeTheTask", {"SOFTNPU_LAUNCH=hybrid"});
-  EXPECT_CHILD_PASSES("ChildLaunch.OfASmallTaskReturnsBeforeIt", {"SOFTNPU_LAUNCH=queue"});
+  EXPECT_CHILD_PASSES("ChildLaunch.ReturnsBeforeASmallTask", {"SOFTNPU_LAUNCH=queue"});
   EXPECT_CHILD_PASSES("ChildLaunch.ReturnsAfterTheTask", {"SOFTNPU_LAUNCH=sync"});
 }
 
@@ -203,12 +203,12 @@ std::set<std::string> matches(const std::string& text, const char* pattern) {
   return found;
 }
 
-TEST_F(OptionsTest, TheDocumentListsExactlyTheVariablesThatAreRead) {
+TEST_F(OptionsTest, DocumentListsExactlyTheVariablesThatAreRead) {
   const auto repository = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
   const std::string source = read_file(repository / "softnpu/runtime/base/options.cpp");
   const std::string document = read_file(repository / "docs/environment.md");
-  if (source.empty() || document.empty()) GTEST_SKIP() << "the sources are not where they were when this was compiled";
-  const std::string of_the_device = document.substr(0, document.find("\n## Of the "));
+  if (source.empty() || document.empty()) GTEST_SKIP() << "the sources were moved after this was compiled";
+  const std::string of_the_device = document.substr(0, document.find("\n## The plugin"));
   const std::set<std::string> read = matches(source, "\"((?:SOFTNPU|ASCEND)_[A-Z_]+)\"");
   EXPECT_FALSE(read.empty());
   EXPECT_EQ(matches(of_the_device, "\n\\| `([A-Z_]+)` \\|"), read);

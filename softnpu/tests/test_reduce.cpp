@@ -1,4 +1,4 @@
-// Reductions on the way: every kind and data type, by value.
+// aclrtReduceAsync: every kind of reduction and every data type.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -31,7 +31,7 @@ std::vector<T> reduce(aclrtReduceKind kind, aclDataType type, const std::vector<
   std::vector<T> result(to.size());
   const Bytes bytes = download(destination, to.size() * sizeof(T));
   std::memcpy(result.data(), bytes.data(), bytes.size());
-  EXPECT_EQ(download(source, from.size() * sizeof(T)), bytes_of(from)) << "the source must not change";
+  EXPECT_EQ(download(source, from.size() * sizeof(T)), bytes_of(from)) << "the source changed";
   return result;
 }
 
@@ -45,7 +45,7 @@ void check_type(aclDataType type) {
   EXPECT_EQ(reduce(kEqual, type, to, from), (std::vector<T>{T(0), T(1), T(0), T(0), T(0)})) << type;
 }
 
-TEST_F(ReduceTest, NumbersOfEveryPlainType) {
+TEST_F(ReduceTest, EveryTypeOfCIsReduced) {
   check_type<float>(ACL_FLOAT);
   check_type<int8_t>(ACL_INT8);
   check_type<int16_t>(ACL_INT16);
@@ -59,7 +59,7 @@ std::vector<uint16_t> halves(const std::vector<float>& values) {
   return result;
 }
 
-// The upper half of a float; exact for the small numbers used here.
+// The upper half of a float, which is exact for the small numbers of these tests.
 std::vector<uint16_t> bfloats(const std::vector<float>& values) {
   std::vector<uint16_t> result;
   for (const float value : values) {
@@ -70,7 +70,7 @@ std::vector<uint16_t> bfloats(const std::vector<float>& values) {
   return result;
 }
 
-TEST_F(ReduceTest, ShortFloats) {
+TEST_F(ReduceTest, HalfPrecisionIsReduced) {
   const std::vector<float> to = {1.5F, -2, 100};
   const std::vector<float> from = {2.25F, -3, -100};
   const auto check = [&](aclDataType type, const auto& encode) {
@@ -82,13 +82,13 @@ TEST_F(ReduceTest, ShortFloats) {
   check(ACL_BF16, bfloats);
 }
 
-TEST_F(ReduceTest, SumsOfShortFloatsAreRoundedToEven) {
+TEST_F(ReduceTest, SumsOfHalfPrecisionAreRoundedToEven) {
   EXPECT_EQ(reduce(kSum, ACL_FLOAT16, halves({2048, 2048, 65504}), halves({1, 3, 65504})),
             halves({2048, 2052, std::numeric_limits<float>::infinity()}));
   EXPECT_EQ(reduce(kSum, ACL_BF16, bfloats({256, 256}), bfloats({1, 3})), bfloats({256, 260}));
 }
 
-TEST_F(ReduceTest, NegativeNumbersAndWrappingIntegers) {
+TEST_F(ReduceTest, NegativeNumbersAreReducedAndIntegersWrap) {
   EXPECT_EQ(reduce<int32_t>(kSum, ACL_INT32, {INT32_MAX, -5}, {1, -6}), (std::vector<int32_t>{INT32_MIN, -11}));
   EXPECT_EQ(reduce<int8_t>(kMin, ACL_INT8, {-128, 3}, {127, -3}), (std::vector<int8_t>{-128, -3}));
   EXPECT_EQ(reduce<uint32_t>(kMax, ACL_UINT32, {UINT32_MAX, 0}, {1, 1}), (std::vector<uint32_t>{UINT32_MAX, 1}));
@@ -102,14 +102,14 @@ TEST_F(ReduceTest, NanIsKept) {
   }
 }
 
-TEST_F(ReduceTest, ItRunsInTheOrderOfTheStream) {
+TEST_F(ReduceTest, ReductionRunsInTheOrderOfTheStream) {
   Stream stream = make_stream();
   const std::vector<int32_t> ones(1000, 1);
   DeviceBuffer sum = device_copy_of(bytes_of(std::vector<int32_t>(1000, 0)));
   DeviceBuffer source = device_copy_of(bytes_of(ones));
   Gate gate(stream);
   for (int i = 0; i < 5; ++i) ASSERT_ACL(aclrtReduceAsync(sum, source, 4000, kSum, ACL_INT32, stream, nullptr));
-  EXPECT_EQ(download(sum, 4000), Bytes(4000, 0)) << "it ran before its turn";
+  EXPECT_EQ(download(sum, 4000), Bytes(4000, 0)) << "the reduction ran before earlier tasks";
   gate.open();
   ASSERT_ACL(aclrtSynchronizeStream(stream));
   EXPECT_EQ(download(sum, 4000), bytes_of(std::vector<int32_t>(1000, 5)));

@@ -1,4 +1,4 @@
-// SOFTNPU_LAUNCH=shuffle (runtime/stream/shuffle.h), in processes of its own.
+// SOFTNPU_LAUNCH=shuffle (runtime/stream/shuffle.h), in child processes.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -16,7 +16,7 @@ constexpr int kTasks = 20;
 
 class ChildShuffle : public AclFixture {
  protected:
-  // Tasks note their stream's number when they run.
+  // Each task appends the number of its stream when it runs.
   void note(aclrtStream stream, int number) {
     ASSERT_ACL(launch(stream,
                       {.run = [this, number](char*) { return order.push_back(number), ACL_SUCCESS; }, .cost = Task::kSmallCost}));
@@ -30,7 +30,7 @@ TEST_F(ChildShuffle, PrintsTheOrderOfItsTasks) {
   for (int task = 0; task < kTasks; ++task) {
     for (int i = 0; i < kStreams; ++i) note(streams[size_t(i)], i);
   }
-  EXPECT_TRUE(order.empty()) << "nothing runs before somebody waits";
+  EXPECT_TRUE(order.empty()) << "a task ran before a call waited";
   ASSERT_ACL(aclrtSynchronizeDevice());
   ASSERT_EQ(order.size(), size_t(kStreams * kTasks));
   std::string text = "order=";
@@ -53,29 +53,29 @@ TEST_F(ChildShuffle, KeepsTheOrderOfStreamsAndEvents) {
   EXPECT_EQ(order, expected);
 }
 
-TEST_F(ChildShuffle, RunsOnlyWhatTheWaitNeedsToSee) {
+TEST_F(ChildShuffle, WaitRunsOnlyTheTasksThatItNeeds) {
   Stream one = make_stream();
   Stream other = make_stream();
   note(one, 1);
   for (int i = 0; i < 500; ++i) note(other, 2);
   ASSERT_ACL(aclrtSynchronizeStream(one));
   EXPECT_EQ(std::count(order.begin(), order.end(), 1), 1);
-  EXPECT_LT(order.size(), 501u) << "every seed that is tried leaves something for later";
+  EXPECT_LT(order.size(), 501u) << "the wait ran all tasks";
   ASSERT_ACL(aclrtSynchronizeStream(other));
   EXPECT_EQ(order.size(), 501u);
 }
 
-TEST_F(ChildShuffle, QueriesMakeProgress) {
+TEST_F(ChildShuffle, QueryRunsATask) {
   Stream stream = make_stream();
   for (int i = 0; i < 10; ++i) note(stream, 0);
   aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
   int queries = 0;
   for (; status != ACL_STREAM_STATUS_COMPLETE && queries < 100; ++queries) ASSERT_ACL(aclrtStreamQuery(stream, &status));
-  EXPECT_EQ(queries, 10) << "a task for each";
+  EXPECT_EQ(queries, 10) << "a query did not run one task";
   EXPECT_EQ(order.size(), 10u);
 }
 
-TEST_F(ChildShuffle, AFullStreamMakesRoom) {
+TEST_F(ChildShuffle, FullStreamRunsTasks) {
   Stream stream = make_stream();
   for (int i = 0; i < 5000; ++i) note(stream, 0);
   EXPECT_GE(order.size(), 5000u - 1024);
@@ -83,13 +83,13 @@ TEST_F(ChildShuffle, AFullStreamMakesRoom) {
   EXPECT_EQ(order.size(), 5000u);
 }
 
-TEST_F(ChildShuffle, AWaitWithALimitMakesProgress) {
+TEST_F(ChildShuffle, WaitWithALimitRunsTasks) {
   Stream stream = make_stream();
   note(stream, 0);
   EXPECT_ACL(aclrtSynchronizeStreamWithTimeout(stream, kPatienceMs));
 }
 
-TEST_F(ChildShuffle, AProgramThatNeverWaitsMakesProgress) {
+TEST_F(ChildShuffle, ProgramThatNeverWaitsRunsTasks) {
   Stream stream = make_stream();
   std::atomic<bool> ran = false;
   ASSERT_ACL(launch(stream, {.run = [&](char*) { return ran = true, ACL_SUCCESS; }}));
@@ -137,7 +137,7 @@ class ShuffleTest : public ::testing::Test {
   }
 };
 
-TEST_F(ShuffleTest, TheOrderBelongsToTheSeed) {
+TEST_F(ShuffleTest, SeedDecidesTheOrder) {
   std::set<std::string> orders;
   for (int seed = 0; seed < 4; ++seed) {
     const std::string order = order_of(seed);
@@ -147,11 +147,11 @@ TEST_F(ShuffleTest, TheOrderBelongsToTheSeed) {
   EXPECT_EQ(orders.size(), 4u);
 }
 
-TEST_F(ShuffleTest, KeepsWhatStreamsPromise) {
+TEST_F(ShuffleTest, KeepsTheOrderOfStreams) {
   for (int seed = 0; seed < 3; ++seed) EXPECT_CHILD_PASSES("ChildShuffle.*", seeded(seed));
 }
 
-TEST_F(ShuffleTest, EventsAndStreamsDoWhatTheyAlwaysDo) { EXPECT_CHILD_PASSES("EventTest.*:StreamTest.*", seeded(1)); }
+TEST_F(ShuffleTest, EventsAndStreamsWorkInThisMode) { EXPECT_CHILD_PASSES("EventTest.*:StreamTest.*", seeded(1)); }
 
 }  // namespace
 }  // namespace softnpu::test

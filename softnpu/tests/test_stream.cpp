@@ -20,7 +20,7 @@ aclrtStreamStatus query(aclrtStream stream) {
   return status;
 }
 
-TEST_F(StreamTest, RunsWorkInTheOrderItWasGiven) {
+TEST_F(StreamTest, RunsTasksInTheOrderOfTheirLaunch) {
   Stream stream = make_stream();
   std::vector<int> order;
   for (int number = 0; number < 300; ++number) ASSERT_ACL(run_on(stream, [&order, number] { order.push_back(number); }));
@@ -108,7 +108,7 @@ TEST_F(StreamTest, PriorityReachesTheThreadThatRunsTheWork) {
 
 // --- waiting ------------------------------------------------------------------------------------------------------------
 
-TEST_F(StreamTest, QuerySaysWhetherAllIsDone) {
+TEST_F(StreamTest, QueryTellsWhetherAllTasksAreDone) {
   Stream stream = make_stream();
   EXPECT_EQ(query(stream), ACL_STREAM_STATUS_COMPLETE);
   Gate gate(stream);
@@ -169,7 +169,7 @@ TEST_F(StreamTest, ManyThreadsMayWaitForOneStream) {
   EXPECT_EQ(woken, 4);
 }
 
-TEST_F(StreamTest, HostCallbackMustNotWaitForTheDevice) {
+TEST_F(StreamTest, WaitingForTheDeviceIsRefusedInAHostCallback) {
   Stream stream = make_stream(), other = make_stream();
   aclrtContext context = nullptr;
   ASSERT_ACL(aclrtGetCurrentContext(&context));
@@ -194,7 +194,7 @@ TEST_F(StreamTest, HostCallbackMustNotWaitForTheDevice) {
   EXPECT_NE(message.find("callback"), std::string::npos) << message;
 }
 
-// --- the end ------------------------------------------------------------------------------------------------------------
+// --- destruction --------------------------------------------------------------------------------------------------------
 
 TEST_F(StreamTest, DestroyWaitsForPendingWork) {
   Stream stream = make_stream();
@@ -216,13 +216,13 @@ TEST_F(StreamTest, DestroyForceDropsPendingWorkAndDoesNotWait) {
   ASSERT_TRUE(gate.entered().within(kPatience));
   aclrtStream handle = stream.release();
   ASSERT_ACL(aclrtDestroyStreamForce(handle));
-  EXPECT_FALSE(gate.left().is_set()) << "it waited for the running task";
+  EXPECT_FALSE(gate.left().is_set()) << "the call waited for the running task";
   EXPECT_ACL_ERROR(ACL_ERROR_RT_INVALID_HANDLE, aclrtSynchronizeStream(handle));
   gate.open();
   EXPECT_FALSE(pending.within(20ms)) << "dropped work ran";
 }
 
-TEST_F(StreamTest, StreamsCanBeMadeWhileADestroyedOneStillRuns) {
+TEST_F(StreamTest, StreamsCanBeCreatedWhileADestroyedOneRuns) {
   Stream stream = make_stream();
   Gate gate(stream);
   ASSERT_TRUE(gate.entered().within(kPatience));
@@ -232,7 +232,7 @@ TEST_F(StreamTest, StreamsCanBeMadeWhileADestroyedOneStillRuns) {
   for (const Stream& other : others) EXPECT_TRUE(signal_when_run(other).within(kPatience)) << "work waits for a destroyed stream";
 }
 
-TEST_F(StreamTest, DestroyReturnsAFailureThatNobodyTookAndDestroysAllTheSame) {
+TEST_F(StreamTest, DestroyReturnsAFailureThatWasNotReportedAndDestroysTheStream) {
   REQUIRE_SOFTNPU();
   Stream stream = make_stream();
   ASSERT_ACL(launch(stream, failing_task("aclnnBroken")));
@@ -243,7 +243,7 @@ TEST_F(StreamTest, DestroyReturnsAFailureThatNobodyTookAndDestroysAllTheSame) {
   EXPECT_ACL(aclrtSynchronizeDevice());
 }
 
-TEST_F(StreamTest, DestroyingOneStreamWakesThoseWhoWaitForItsEvents) {
+TEST_F(StreamTest, DestroyingAStreamReleasesWaitersForItsEvents) {
   Stream producer = make_stream(), consumer = make_stream();
   Event event = make_event();
   Gate gate(producer);
@@ -257,7 +257,7 @@ TEST_F(StreamTest, DestroyingOneStreamWakesThoseWhoWaitForItsEvents) {
   EXPECT_TRUE(passed.within(kPatience)) << "the consumer waits for work that was dropped";
 }
 
-TEST_F(StreamTest, OfSeveralThreadsThatDestroyOneStreamOneWins) {
+TEST_F(StreamTest, OneOfSeveralThreadsDestroysAStream) {
   aclrtContext context = nullptr;
   ASSERT_ACL(aclrtGetCurrentContext(&context));
   for (int round = 0; round < 20; ++round) {
@@ -277,9 +277,9 @@ TEST_F(StreamTest, OfSeveralThreadsThatDestroyOneStreamOneWins) {
 
 // --- abort --------------------------------------------------------------------------------------------------------------
 
-// Nobody sees from outside whether the waiter is in its call yet and the abort comes before the gate opens: rounds are tried,
-// with more and more time for both, until one of them was like that.
-TEST_F(StreamTest, AbortDropsPendingWorkAndTellsThoseWhoWait) {
+// The test cannot see whether the waiter is already in its call, and whether the abort comes before the gate opens. It tries
+// several rounds with longer and longer pauses.
+TEST_F(StreamTest, AbortDropsPendingWorkAndEndsWaits) {
   aclrtContext context = nullptr;
   ASSERT_ACL(aclrtGetCurrentContext(&context));
   milliseconds pause = 10ms;
@@ -308,11 +308,11 @@ TEST_F(StreamTest, AbortDropsPendingWorkAndTellsThoseWhoWait) {
     EXPECT_EQ(aborted, ACL_SUCCESS) << code_text(aborted);
     EXPECT_TRUE(waited == ACL_SUCCESS || waited == ACL_ERROR_RT_STREAM_ABORT) << code_text(waited);
     const bool was_dropped = !pending.is_set();
-    EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "the stream is of no use after an abort";
+    EXPECT_TRUE(signal_when_run(stream).within(kPatience)) << "the stream cannot be used after an abort";
     EXPECT_ACL(aclrtSynchronizeStream(stream));
     pause *= 2;
     return HasFailure() || (was_dropped && waited == ACL_ERROR_RT_STREAM_ABORT);
-  })) << "aborted work ran, or who waited for it was not told";
+  })) << "aborted work ran, or the waiting call did not return the abort";
 }
 
 TEST_F(StreamTest, AbortEndsAWaitForAnEvent) {
@@ -337,7 +337,7 @@ TEST_F(StreamTest, AbortOfAnIdleStreamDoesNothing) {
 
 // --- attributes ---------------------------------------------------------------------------------------------------------
 
-TEST_F(StreamTest, AttributesAreKeptPerStream) {
+TEST_F(StreamTest, AttributesBelongToTheStream) {
   Stream stream = make_stream(), untouched = make_stream();
   aclrtStreamAttrValue value{};
   value.failureMode = ACL_STOP_ON_FAILURE;
@@ -366,7 +366,7 @@ TEST_F(StreamTest, AttributesAreKeptPerStream) {
   EXPECT_EQ(get(untouched, ACL_STREAM_ATTR_USER_CUSTOM_TAG).userCustomTag, 0u);
 }
 
-TEST_F(StreamTest, FailureModeAndOverflowSwitchHaveFunctionsOfTheirOwn) {
+TEST_F(StreamTest, FailureModeAndOverflowSwitchHaveTheirOwnFunctions) {
   Stream stream = make_stream();
   aclrtStreamAttrValue value{};
   uint32_t flag = 9;
@@ -387,12 +387,12 @@ TEST_F(StreamTest, AttributesOfANewStreamAreNotThoseOfADestroyedOne) {
   EXPECT_ACL(aclrtSetStreamFailureMode(stream, ACL_STOP_ON_FAILURE));
   EXPECT_ACL(aclrtSetStreamOverflowSwitch(stream, 1));
   ASSERT_ACL(aclrtDestroyStream(stream.release()));
-  Stream heir = make_stream();  // may live in the same place
+  Stream next = make_stream();  // may get the same slot
   aclrtStreamAttrValue value{};
   uint32_t flag = 9;
-  EXPECT_ACL(aclrtGetStreamAttribute(heir, ACL_STREAM_ATTR_FAILURE_MODE, &value));
+  EXPECT_ACL(aclrtGetStreamAttribute(next, ACL_STREAM_ATTR_FAILURE_MODE, &value));
   EXPECT_EQ(value.failureMode, ACL_CONTINUE_ON_FAILURE);
-  EXPECT_ACL(aclrtGetStreamOverflowSwitch(heir, &flag));
+  EXPECT_ACL(aclrtGetStreamOverflowSwitch(next, &flag));
   EXPECT_EQ(flag, 0u);
 }
 
@@ -426,7 +426,7 @@ TEST_F(StreamTest, CoreLimitsStartAsThoseOfTheDeviceAndCanBeReset) {
   }
 }
 
-TEST_F(StreamTest, AThreadUsesTheLimitsOfAStreamUntilItStops) {
+TEST_F(StreamTest, ThreadUsesTheLimitsOfAStreamUntilItUnsetsThem) {
   Stream stream = make_stream(), other = make_stream();
   uint32_t of_device = 0, in_thread = 0;
   ASSERT_ACL(aclrtGetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, &of_device));
@@ -444,7 +444,7 @@ TEST_F(StreamTest, AThreadUsesTheLimitsOfAStreamUntilItStops) {
   ASSERT_ACL(aclrtUseStreamResInCurrentThread(stream));
   ASSERT_ACL(aclrtDestroyStream(stream.release()));
   ASSERT_ACL(aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &in_thread));
-  EXPECT_EQ(in_thread, of_device) << "the limits of a destroyed stream are in force";
+  EXPECT_EQ(in_thread, of_device) << "the limits of a destroyed stream are used";
 }
 
 TEST_F(StreamTest, WrongCoreLimitsAreRefused) {

@@ -1,13 +1,13 @@
-// Threads x streams x events x copies x frees x graphs, against a model.
+// Threads, streams, events, copies, frees and graphs, compared with a model.
 //
-// Every buffer has one owner at a time, a stream, and the model knows what it holds once that stream has come so far. Buffers
-// change hands only through an event: recorded by the old owner, waited for by the new one, of the same thread or of another.
-// What the device holds is fetched now and then, in the order of the owner, and compared with the model.
+// One stream at a time owns a buffer, and the model knows its contents at each point of that stream. A buffer gets another owner
+// only through an event: the old owner records it, and the new one, of the same thread or of another, waits for it. Contents are
+// copied to the host from time to time, in the order of the owner, and compared with the model.
 //
 // Threads also capture graphs that copy an input to an output, share them, replay them on their own streams between two buffers,
 // and destroy them while the last replay may still run.
 //
-// SOFTNPU_STRESS_SECONDS sets how long, SOFTNPU_STRESS_SEED repeats a run as far as threads can be repeated.
+// SOFTNPU_STRESS_SECONDS is the duration. SOFTNPU_STRESS_SEED repeats a run, except for the timing of threads.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -28,7 +28,7 @@ constexpr size_t kStreams = 4;
 constexpr size_t kBuffers = 10;
 constexpr size_t kMostChecks = 32;
 constexpr size_t kMostPipelines = 6;
-constexpr size_t kWords[] = {16, 1000, 20'000, 300'000};  // sizes: some run in the calling thread, some are queued
+constexpr size_t kWords[] = {16, 1000, 20'000, 300'000};  // copies of small buffers run in the calling thread, others are queued
 
 uint64_t number_from_environment(const char* name, uint64_t otherwise) {
   const char* value = std::getenv(name);
@@ -43,7 +43,7 @@ struct Contents {
   void write(uint32_t* words, size_t count) const {
     for (size_t i = 0; i < count; ++i) words[i] = first + static_cast<uint32_t>(i) * step;
   }
-  // The first word that differs, or `count`.
+  // The index of the first word that differs, or `count`.
   size_t compare(const uint32_t* words, size_t count) const {
     size_t i = 0;
     while (i < count && words[i] == first + static_cast<uint32_t>(i) * step) ++i;
@@ -55,18 +55,18 @@ struct Buffer {
   DeviceBuffer memory;
   size_t words = 0;
   Contents contents;
-  size_t owner = 0;  // index of a stream of the thread that has it
+  size_t owner = 0;  // index of a stream of its thread
 
   size_t bytes() const { return words * sizeof(uint32_t); }
 };
 
-// A buffer on its way to another thread: usable behind `ready`.
+// A buffer for another thread, which may use it after `ready`.
 struct Parcel {
   Buffer buffer;
   Event ready;
 };
 
-// A graph that copies `input` to `output`, by way of `middle` and with two streams. One thread at a time uses it, behind `used`.
+// A graph that copies `input` to `middle` and `middle` to `output`, on two streams. One thread at a time uses it, after `used`.
 struct Pipeline {
   Owned<aclmdlRIDestroy> graph;
   size_t words = 0;
@@ -76,13 +76,13 @@ struct Pipeline {
   size_t bytes() const { return words * sizeof(uint32_t); }
 };
 
-// The graph goes at once, its memory after the last replay.
+// Destroys the graph, and its memory after the last replay.
 void retire(Pipeline pipeline) {
   pipeline.graph = {};
   EXPECT_ACL(aclrtSynchronizeEvent(pipeline.used));
 }
 
-// Where threads leave parcels and graphs for each other, and whether the run is over.
+// The parcels and graphs that threads exchange, and the flag that ends the run.
 struct Shared {
   std::mutex mutex;
   std::deque<Parcel> parcels;
@@ -99,7 +99,7 @@ void verify(const uint32_t* words, size_t count, const Contents& expected) {
                 << ", the step " << expected.step;
 }
 
-// What nobody fetched any more.
+// Frees the parcels and graphs that no thread took.
 void verify_parcels(Shared& shared) {
   for (const Parcel& parcel : shared.parcels) {
     const Buffer& buffer = parcel.buffer;
@@ -183,7 +183,7 @@ class Worker {
     buffer.contents = {byte * 0x01010101U, 0};
   }
 
-  // The source is on this function's stack: pageable memory is taken before the call returns.
+  // The source is on the stack of this function: pageable memory is read before the call returns.
   void upload_staged(Buffer& buffer) {
     buffer.contents = new_contents();
     std::vector<uint32_t> words(buffer.words);
@@ -204,9 +204,9 @@ class Worker {
     EXPECT_ACL(aclrtRecordEvent(ready, stream_of(buffer)));
     EXPECT_ACL(aclrtStreamWaitEvent(streams_[next], ready));
     if (below(2) == 0) {
-      EXPECT_ACL(aclrtRecordEvent(ready, streams_[below(kStreams)])) << "who waits already keeps the earlier record";
+      EXPECT_ACL(aclrtRecordEvent(ready, streams_[below(kStreams)])) << "the waiter must use the earlier record";
     }
-    buffer.owner = next;  // the event is destroyed here, perhaps before it is reached
+    buffer.owner = next;  // the event is destroyed, perhaps before it is reached
   }
 
   void fetch(Buffer& buffer) {
@@ -218,7 +218,7 @@ class Worker {
     checks_.push_back(std::move(check));
   }
 
-  // Freeing waits for nothing, so that the owner has to be through.
+  // aclrtFree does not wait, so that the test waits for the owner.
   void replace(Buffer& buffer) {
     EXPECT_ACL(aclrtSynchronizeStream(stream_of(buffer)));
     buffer = fresh();
@@ -247,7 +247,7 @@ class Worker {
     buffers_.push_back(std::move(parcel->buffer));
   }
 
-  // Takes a graph that nobody uses, or makes one; replays it; leaves it for others or lets it go.
+  // Takes a free graph or creates one, replays it, and offers it to other threads or destroys it.
   void use_pipeline() {
     Buffer& from = any_buffer();
     std::optional<Pipeline> pipeline = below(4) == 0 ? std::nullopt : take_pipeline(from.words);
@@ -294,7 +294,7 @@ class Worker {
     return pipeline;
   }
 
-  // To `other`, or back to where it came from if the other one does not fit.
+  // Moves to `other`, or back if `other` is too small.
   void replay(Pipeline& pipeline, Buffer& from, Buffer& other) {
     Buffer& to = other.words == from.words && other.owner == from.owner ? other : from;
     const aclrtStream stream = stream_of(from);
@@ -343,12 +343,12 @@ class Worker {
   std::atomic<uint64_t> callbacks_{0};
   std::deque<Check> checks_;
   std::vector<Buffer> buffers_;
-  std::vector<Stream> streams_;  // destroyed first, and destroying waits: what the others hold may then go
+  std::vector<Stream> streams_;  // destroyed first: their destruction waits for all uses of the other members
 };
 
 using StressTest = AclFixture;
 
-TEST_F(StressTest, ManyStreamsKeepEveryPromise) {
+TEST_F(StressTest, BuffersHoldWhatTheModelSays) {
   const uint64_t seconds = number_from_environment("SOFTNPU_STRESS_SECONDS", 2);
   const uint64_t seed = number_from_environment("SOFTNPU_STRESS_SEED", std::random_device()());
   std::printf("seed %lu, %lu s\n", seed, seconds);

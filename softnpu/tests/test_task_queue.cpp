@@ -35,7 +35,7 @@ int count_threads() {
   return count;
 }
 
-// --- who runs a task ----------------------------------------------------------------------------------------------------
+// --- the thread that runs a task ----------------------------------------------------------------------------------------
 
 TEST_F(TaskQueueTest, SmallTaskOnAnIdleStreamRunsInTheLaunchingCall) {
   Stream stream = make_stream();
@@ -53,11 +53,11 @@ TEST_F(TaskQueueTest, LargeTaskIsQueued) {
   Stream stream = make_stream();
   Flag open;
   ASSERT_ACL(launch(stream, {.run = [open](char*) { return open.within(kPatience) ? ACL_SUCCESS : ACL_ERROR_FAILURE; }}));
-  open.set();  // a launch that ran the task itself would have failed
+  open.set();  // if the launch had run the task, the wait in it would have failed
   EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
-TEST_F(TaskQueueTest, SmallTaskBehindPendingWorkWaitsForItsTurn) {
+TEST_F(TaskQueueTest, SmallTaskAfterPendingWorkIsQueued) {
   Stream stream = make_stream();
   Gate gate(stream);
   Flag ran;
@@ -67,7 +67,7 @@ TEST_F(TaskQueueTest, SmallTaskBehindPendingWorkWaitsForItsTurn) {
                                    return ACL_SUCCESS;
                                  },
                              .cost = Task::kSmallCost}));
-  EXPECT_FALSE(ran.is_set()) << "a small task overtook pending work";
+  EXPECT_FALSE(ran.is_set()) << "a small task ran before pending work";
   gate.open();
   EXPECT_TRUE(ran.within(kPatience));
 }
@@ -86,11 +86,11 @@ TEST_F(TaskQueueTest, TaskForTheWorkerDoesNotRunInTheLaunchingCall) {
   EXPECT_NE(ran_on, std::this_thread::get_id());
 }
 
-constexpr uint64_t kMediumCost = 50'000;  // is queued, and done in a millisecond
+constexpr uint64_t kMediumCost = 50'000;  // is queued, and takes a millisecond
 
-// The worker and the waiting thread race for each task, so that a single round proves nothing. The worker of a new stream has to
-// be started first, so that either may win.
-TEST_F(TaskQueueTest, ThreadThatWaitsWithoutLimitHelps) {
+// The worker and the waiting thread race for each task, so that the test needs many rounds. Each round has a new stream, whose
+// worker must start first, so that the waiting thread sometimes wins.
+TEST_F(TaskQueueTest, ThreadThatWaitsWithoutLimitRunsTasks) {
   int helped = 0;
   for (int round = 0; round < 500 && helped == 0; ++round) {
     Stream stream = make_stream();
@@ -107,9 +107,9 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithoutLimitHelps) {
   EXPECT_GT(helped, 0) << "the waiting thread never ran a task";
 }
 
-TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitHelpsWithWhatEndsInTime) {
+TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitRunsShortTasks) {
 #if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the worker is always first there";
+  GTEST_SKIP() << "the worker always runs the task first";
 #endif
   for (const uint64_t cost : {Task::kSmallCost, kMediumCost}) {
     int helped = 0;
@@ -133,9 +133,9 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitHelpsWithWhatEndsInTime) {
   }
 }
 
-TEST_F(TaskQueueTest, HelpingEndsWithTheLimit) {
+TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitReturnsInTime) {
 #if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the worker is always first there";
+  GTEST_SKIP() << "the worker always runs the task first";
 #endif
   constexpr int kTasks = 50;
   int helped = 0;
@@ -157,14 +157,14 @@ TEST_F(TaskQueueTest, HelpingEndsWithTheLimit) {
     ASSERT_EQ(ran, kTasks);
   }
   EXPECT_GT(helped, 0) << "the waiting thread never ran a task";
-  EXPECT_LT(helped, kTasks) << "the waiting thread went on behind its limit";
+  EXPECT_LT(helped, kTasks) << "the waiting thread ran tasks after its limit";
 }
 
-// Whatever its cost says: some operators need far more time than they have elements.
-TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitLeavesLongTasksToTheWorker) {
+// Also if their cost is small: some operators take long for few elements.
+TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitDoesNotRunLongTasks) {
   for (const uint64_t cost : {kMediumCost, Task::kLargeCost}) {
     for (int round = 0; round < 20; ++round) {
-      Stream stream = make_stream();  // its worker has to be started first, so that a thread that helps is first there
+      Stream stream = make_stream();  // its worker must start first, so that a waiting thread would run the task
       std::atomic<std::thread::id> ran_on{};
       const auto run = [&](char*) {
         ran_on = std::this_thread::get_id();
@@ -179,7 +179,7 @@ TEST_F(TaskQueueTest, ThreadThatWaitsWithALimitLeavesLongTasksToTheWorker) {
   }
 }
 
-TEST_F(TaskQueueTest, WaitingThreadLeavesHostCallbacksToTheWorker) {
+TEST_F(TaskQueueTest, WaitingThreadDoesNotRunHostCallbacks) {
   Stream stream = make_stream();
   for (int round = 0; round < 50; ++round) {
     std::thread::id task_on, callback_on;
@@ -190,12 +190,12 @@ TEST_F(TaskQueueTest, WaitingThreadLeavesHostCallbacksToTheWorker) {
     ASSERT_ACL(run_on(stream, [&] { callback_on = std::this_thread::get_id(); }));
     ASSERT_ACL(launch(stream, {.run = succeed}));
     ASSERT_ACL(aclrtSynchronizeStream(stream));
-    ASSERT_NE(callback_on, std::this_thread::get_id()) << "a callback of the client ran inside a waiting call";
+    ASSERT_NE(callback_on, std::this_thread::get_id()) << "a host callback ran in a waiting call";
     ASSERT_NE(callback_on, std::thread::id());
   }
 }
 
-TEST_F(TaskQueueTest, WaitingThreadGoesOnThroughWaitsForOtherStreams) {
+TEST_F(TaskQueueTest, WaitingThreadRunsTasksThroughWaitsForOtherStreams) {
   Stream first = make_stream(), second = make_stream();
   Event event = make_event();
   std::atomic<int> ran{0};
@@ -213,7 +213,7 @@ TEST_F(TaskQueueTest, WaitingThreadGoesOnThroughWaitsForOtherStreams) {
   }
 }
 
-TEST_F(TaskQueueTest, OrderIsTheSameWhoeverRunsTheTasks) {
+TEST_F(TaskQueueTest, OrderDoesNotDependOnTheThreadThatRunsTasks) {
   Stream stream = make_stream();
   aclrtContext context = nullptr;
   ASSERT_ACL(aclrtGetCurrentContext(&context));
@@ -242,7 +242,7 @@ TEST_F(TaskQueueTest, OrderIsTheSameWhoeverRunsTheTasks) {
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
-TEST_F(TaskQueueTest, TasksOfOneThreadKeepTheirOrderAmongThoseOfOthers) {
+TEST_F(TaskQueueTest, TasksOfOneThreadKeepTheirOrder) {
   Stream stream = make_stream();
   aclrtContext context = nullptr;
   ASSERT_ACL(aclrtGetCurrentContext(&context));
@@ -272,7 +272,7 @@ TEST_F(TaskQueueTest, TasksOfOneThreadKeepTheirOrderAmongThoseOfOthers) {
 
 // --- a full queue -------------------------------------------------------------------------------------------------------
 
-TEST_F(TaskQueueTest, LaunchBlocksWhileTheQueueIsFullAndLosesNothing) {
+TEST_F(TaskQueueTest, LaunchWaitsWhileTheQueueIsFull) {
   constexpr int kTasks = 1500;  // the queue holds 1,024
   Stream stream = make_stream();
   aclrtContext context = nullptr;
@@ -304,7 +304,7 @@ TEST_F(TaskQueueTest, LaunchBlocksWhileTheQueueIsFullAndLosesNothing) {
 
 // --- release ------------------------------------------------------------------------------------------------------------
 
-TEST_F(TaskQueueTest, EveryTaskIsReleasedOnceHoweverItEnds) {
+TEST_F(TaskQueueTest, EveryTaskIsReleasedOnce) {
   {
     Stream stream = make_stream();
     ASSERT_ACL(launch(stream, {.run = succeed, .cost = Task::kSmallCost}));
@@ -329,7 +329,7 @@ TEST_F(TaskQueueTest, EveryTaskIsReleasedOnceHoweverItEnds) {
   EXPECT_TRUE(eventually([] { return live_tasks() == 0; })) << "dropped by force";
 }
 
-TEST_F(TaskQueueTest, DriverSaysWhereKernelsSeeMemory) {
+TEST_F(TaskQueueTest, DriverReturnsTheAddressForKernels) {
   DeviceBuffer device = make_device_buffer(64);
   PinnedBuffer pinned = make_pinned_buffer(64);
   void* alias = nullptr;
@@ -346,14 +346,14 @@ TEST_F(TaskQueueTest, DriverSaysWhereKernelsSeeMemory) {
 
 // --- threads ------------------------------------------------------------------------------------------------------------
 
-// Until the system does not list it any more, which is later than join().
+// Returns when the system does not list the thread any more, which is after join().
 void start_and_end_a_thread() {
   std::atomic<pid_t> id{0};
   std::thread([&] { id = gettid(); }).join();
   EXPECT_TRUE(eventually([&] { return !std::filesystem::exists("/proc/self/task/" + std::to_string(id)); }));
 }
 
-// Whether the process leaves the processor alone for a while, at some time: there is always a last thread to go to sleep.
+// Whether the process uses no processor time during a period. Several periods are tried, because threads may still go to sleep.
 bool comes_to_rest() {
   const auto used = [] {
     timespec now{};
@@ -370,7 +370,7 @@ bool comes_to_rest() {
 class ChildThreads : public TaskQueueTest {};
 
 TEST_F(ChildThreads, ExistOnlyWhereTheyAreNeeded) {
-  start_and_end_a_thread();  // a sanitizer starts a thread of its own beside the first one
+  start_and_end_a_thread();  // a sanitizer starts another thread with the first one
   const int before = count_threads();
   std::vector<Stream> streams;
   for (int count = 0; count < 32; ++count) streams.push_back(make_stream());
@@ -384,7 +384,7 @@ TEST_F(ChildThreads, ExistOnlyWhereTheyAreNeeded) {
   EXPECT_EQ(count_threads(), before) << "small work on idle streams started threads";
 
   ASSERT_TRUE(signal_when_run(streams.front()).within(kPatience));
-  EXPECT_EQ(count_threads(), before + 1) << "one callback needs one thread";
+  EXPECT_EQ(count_threads(), before + 1) << "one callback did not start one thread";
   streams.clear();
   EXPECT_TRUE(eventually([&] { return count_threads() == before; })) << "the thread outlives its stream";
 }
@@ -413,9 +413,9 @@ TEST_F(TaskQueueTest, StreamHeldByAnEventUsesNoProcessorTime) {
   EXPECT_TRUE(comes_to_rest());
 }
 
-// --- the other way to launch -------------------------------------------------------------------------------------------
+// --- SOFTNPU_LAUNCH=queue ----------------------------------------------------------------------------------------------
 
-TEST_F(TaskQueueTest, StreamsAndEventsAreTheSameWhenEverythingIsQueued) {
+TEST_F(TaskQueueTest, StreamsAndEventsWorkWhenEverythingIsQueued) {
   EXPECT_CHILD_PASSES("StreamTest.*:EventTest.*:EventTimeTest.*", {"SOFTNPU_LAUNCH=queue"});
 }
 

@@ -1,4 +1,4 @@
-// One test per sentence of runtime/memory/virtual_memory.h: addresses and memory taken apart.
+// One test per sentence of runtime/memory/virtual_memory.h: reserved addresses, and physical memory that is mapped there.
 #include "testing/buffers.h"
 
 namespace softnpu::test {
@@ -40,7 +40,7 @@ class VirtualMemoryTest : public AclFixture {
   void map(void* address, aclrtDrvMemHandle memory) { ASSERT_ACL(aclrtMapMem(address, kPage, 0, memory, 0)); }
 };
 
-TEST_F(VirtualMemoryTest, MappedMemoryIsUsedAsAllocatedMemory) {
+TEST_F(VirtualMemoryTest, MappedMemoryWorksLikeAllocatedMemory) {
   void* const range = reserve(4 * kPage);
   aclrtDrvMemHandle memory = take(kPage);
   EXPECT_REFUSED(aclrtMemset(range, kPage, 0, kPage));
@@ -59,7 +59,7 @@ TEST_F(VirtualMemoryTest, MappedMemoryIsUsedAsAllocatedMemory) {
   EXPECT_ACL(aclrtReleaseMemAddress(range));
 }
 
-TEST_F(VirtualMemoryTest, AnArrayMayLieAcrossPiecesButNotAcrossGaps) {
+TEST_F(VirtualMemoryTest, RangesMayCrossPiecesButNotGaps) {
   void* const range = reserve(4 * kPage);
   aclrtDrvMemHandle memory[3] = {take(kPage), take(kPage), take(kPage)};
   map(range, memory[0]);
@@ -109,7 +109,7 @@ TEST_F(VirtualMemoryTest, OnlyPhysicalMemoryCounts) {
   EXPECT_ACL(aclrtReleaseMemAddress(range));
 }
 
-TEST_F(VirtualMemoryTest, RunningOutOfMemoryIsSaid) {
+TEST_F(VirtualMemoryTest, AllocationBeyondTheDeviceFailsWithOutOfMemory) {
   const aclrtPhysicalMemProp memory = memory_of(0);
   aclrtDrvMemHandle handle = nullptr;
   EXPECT_ACL_ERROR(ACL_ERROR_RT_MEMORY_ALLOCATION, aclrtMallocPhysical(&handle, size_t{1} << 45, &memory, 0));
@@ -117,7 +117,7 @@ TEST_F(VirtualMemoryTest, RunningOutOfMemoryIsSaid) {
   EXPECT_ACL_ERROR(ACL_ERROR_RT_MEMORY_ALLOCATION, aclrtReserveMemAddress(&address, size_t{1} << 45, 0, nullptr, 0));
 }
 
-TEST_F(VirtualMemoryTest, KernelsForgetWhatIsUnmapped) {
+TEST_F(VirtualMemoryTest, KernelsCannotUseUnmappedMemory) {
   REQUIRE_SOFTNPU();
   void* const range = reserve(2 * kPage);
   aclrtDrvMemHandle memory[2] = {take(kPage), take(kPage)};
@@ -148,8 +148,8 @@ TEST_F(VirtualMemoryTest, MistakesAreRefusedAndChangeNothing) {
   EXPECT_REFUSED(aclrtMapMem(at(range, 3 * kPage / 2), kPage, 0, memory, 0));
   EXPECT_REFUSED(aclrtMapMem(range, kPage, 0, range, 0));
   map(range, memory);
-  EXPECT_REFUSED(aclrtMapMem(at(range, kPage), kPage, 0, memory, 0)) << "it is mapped already";
-  EXPECT_REFUSED(aclrtMapMem(at(range, kPage / 2), kPage, 0, other, 0)) << "something is mapped there";
+  EXPECT_REFUSED(aclrtMapMem(at(range, kPage), kPage, 0, memory, 0)) << "the memory is already mapped";
+  EXPECT_REFUSED(aclrtMapMem(at(range, kPage / 2), kPage, 0, other, 0)) << "other memory is mapped at this address";
   EXPECT_REFUSED(aclrtFreePhysical(memory));
   EXPECT_REFUSED(aclrtReleaseMemAddress(range));
   EXPECT_REFUSED(aclrtFree(range));
@@ -187,7 +187,7 @@ TEST_F(VirtualMemoryTest, ArgumentsAreChecked) {
   EXPECT_REFUSED(aclrtMemGetAllocationGranularity(&memory, aclrtMemGranularityOptions(7), &granularity));
 }
 
-TEST_F(VirtualMemoryTest, WhatIsMappedIsSharedWithOtherProcesses) {
+TEST_F(VirtualMemoryTest, MappedMemoryCanBeSharedWithOtherProcesses) {
   void* const range = reserve(3 * kPage);
   aclrtDrvMemHandle memory[3] = {take(kPage), take(kPage), take(kPage)};
   for (int page : {2, 0, 1}) map(at(range, page * kPage), memory[page]);
@@ -204,7 +204,7 @@ TEST_F(VirtualMemoryTest, WhatIsMappedIsSharedWithOtherProcesses) {
   EXPECT_EQ(download(at(range, kPage + 50'000), 1)[0], contents[kPage + 50'000] ^ 1);
   EXPECT_ACL(aclrtIpcMemClose(key));
   EXPECT_ACL(aclrtUnmapMem(at(range, kPage)));
-  EXPECT_REFUSED(aclrtIpcMemImportByKey(&opened, key, 0)) << "a part of it is gone";
+  EXPECT_REFUSED(aclrtIpcMemImportByKey(&opened, key, 0)) << "a part of the range was unmapped";
   EXPECT_ACL(aclrtUnmapMem(range));
   EXPECT_ACL(aclrtUnmapMem(at(range, 2 * kPage)));
   for (aclrtDrvMemHandle handle : memory) EXPECT_ACL(aclrtFreePhysical(handle));

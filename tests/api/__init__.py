@@ -12,7 +12,7 @@ import inspect
 import re
 from pathlib import Path
 
-from torch_npu import _offer
+from torch_npu import _api_status
 
 FOLDER = Path(__file__).parent
 
@@ -24,7 +24,7 @@ def public():
 
 
 def resolve(name):
-    """The object of that name; modules are looked through before attributes, since some share their name with a function."""
+    """The object of that name. Modules come before attributes, since some modules share their name with a function."""
     parts = name.split(".")
     for count in range(len(parts) - 1, 0, -1):
         try:
@@ -52,14 +52,14 @@ def signature(obj):
     text = re.sub(r"<required parameter>", "required", text)
     text = re.sub(r"<(\w+)\.(\w+): \d+>", r"\1.\2", text)
     text = re.sub(r"<[^>]*>", "...", text)
-    text = text.replace("start=1, boundary=None)", "start=1)")  # of every Enum, since Python 3.11
+    text = text.replace("start=1, boundary=None)", "start=1)")  # every Enum has it since Python 3.11
     if isinstance(obj, enum.EnumMeta) and text == "(*values)":  # the same, since Python 3.12
         text = "(value, names=None, *, module=None, qualname=None, type=None, start=1)"
     return f"({ast.unparse(ast.parse(f'def f{text}: pass').body[0].args)})"
 
 
 def difference(name, expected):
-    """What is wrong with a public name, or None."""
+    """The problem with a public name, or None."""
     try:
         obj = resolve(name)
         found = signature(obj)
@@ -77,4 +77,4 @@ def offers():
     shortest = {}
     for name, obj in objects.items():
         shortest.setdefault(id(getattr(obj, "__func__", obj)), name)
-    return {name: _offer.state(objects[name]) for name in sorted(shortest.values())}
+    return {name: _api_status.state(objects[name]) for name in sorted(shortest.values())}

@@ -1,4 +1,4 @@
-"""docs/api.md: what each public name offers, from the marks of torch_npu/_offer.py and from cuda.yaml."""
+"""docs/api.md: what each public name offers, from the marks of torch_npu/_api_status.py and from cuda.yaml."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""The tables describe the ABI that programs were built against, and a mistake in them is named, not compiled."""
+"""The tables describe the ABI of existing programs. A mistake in a table stops the generator with one sentence."""
 
 import os
 import re
@@ -15,7 +15,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only")
 C11 = ("gcc", "-std=c11", *WARNINGS)
 CXX20 = ("g++", "-std=c++20", *WARNINGS)
 
-# Numbers that compiled programs carry; written down here a second time, so that a slip in the table shows.
+# Numbers that compiled programs contain. They are repeated here to detect a mistake in the table.
 PINNED = {
     "ACL_SUCCESS": 0, "ACL_ERROR_INVALID_PARAM": 100000, "ACL_ERROR_UNINITIALIZE": 100001,
     "ACL_ERROR_REPEAT_INITIALIZE": 100002, "ACL_ERROR_REPEAT_FINALIZE": 100037, "ACL_ERROR_RT_PARAM_INVALID": 107000,
@@ -109,7 +109,7 @@ def test_entry_points_check_in_order(generated):
 
 
 def test_every_function_is_answered_once(generated):
-    """Each function of the device library is an entry point, or is left to hand-written code because no check fits its answer."""
+    """Each function of the device library is a generated entry point, or hand-written because it does not return aclError."""
     text = (generated / "src" / "entries.cpp").read_text()
     entries = re.findall(r"^aclError (\w+)\(", text, re.M)
     assert len(entries) == len(set(entries)) == 151
@@ -172,7 +172,7 @@ MISTAKES = {
     "unnamed argument": ("functions.yaml", "aclrtFree(void *devPtr)", "aclrtFree(void *)", ("aclrtFree", "not a named argument")),
     "function twice": ("functions.yaml", "aclError aclrtDestroyStreamForce(aclrtStream stream): works",
                        "aclError aclrtDestroyStream(aclrtStream other): works", ("aclrtDestroyStream", "declared twice")),
-    "refusal that cannot be told": ("functions.yaml", "const char *aclrtGetSocName(void): works anytime",
+    "refusal without an error code": ("functions.yaml", "const char *aclrtGetSocName(void): works anytime",
                                     "const char *aclrtGetSocName(void): refuses", ("aclrtGetSocName", "can refuse")),
     "opaque struct by value": ("functions.yaml", "(const aclrtExceptionInfo *info): works anytime\n",
                                "(aclrtExceptionInfo info): works anytime\n", ("ExceptionInfo", "has no size")),
@@ -221,3 +221,21 @@ def test_missing_table_is_named(tmp_path):
     result = generate("--tables", tmp_path, "--out", tmp_path / "out")
     assert result.returncode == 1
     assert result.stderr.splitlines() == [f"{tmp_path / 'types.yaml'}: cannot be read, No such file or directory."]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("types.yaml", "- a\n", "types.yaml, line 1: rows such as `key: value` are expected."),
+        ("types.yaml", "headers: {}\nsections: [a]\n", "types.yaml, line 1, row `headers`: indented rows are expected."),
+        ("functions.yaml", "a: b\n", "functions.yaml, line 1: a list of sections is expected."),
+        ("functions.yaml", "\n- a\n", "functions.yaml, line 2: a section with rows such as `key: value` is expected."),
+    ],
+)
+def test_a_file_of_another_form_is_named(tmp_path, name, content, sentence):
+    tables = tmp_path / "include"
+    shutil.copytree(ROOT / "include", tables)
+    (tables / name).write_text(content)
+    result = generate("--tables", tables, "--out", tmp_path / "out")
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == [f"{tables}/{sentence}"]

@@ -1,4 +1,4 @@
-"""The generator of the operator library writes what the table says: C headers, kernel prototypes, entry points, documentation."""
+"""The device table gives C headers, kernel prototypes, entry points and documentation."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""docs/ops.md is read as it is written, and what the tables lost since then is noticed."""
+"""docs/ops.md can be read back, and the check finds operators that the sources have lost since it was written."""
 
 import dataclasses
 import sys
@@ -38,14 +38,14 @@ def test_a_table_is_read_as_it_is_written():
     assert list(table.rows.values()) == ROWS
 
 
-def test_the_summary_counts_overloads_by_the_way_they_run():
+def test_the_summary_counts_overloads_by_kind():
     text = ops_docs.render(ROWS[::-1], called=3, offered=4)
     assert text == ops_docs.render(ROWS, called=3, offered=4)
     assert "The plugin calls 3 of the 4 aclnn functions" in text
     assert "| fallback | 2 | " in text and "| composition | 0 | " in text
 
 
-def test_nothing_is_lost_where_nothing_changed():
+def test_unchanged_sources_have_no_losses():
     assert ops_docs.losses(published(), FACTS) == []
 
 
@@ -63,15 +63,15 @@ def test_nothing_is_lost_where_nothing_changed():
         ({"called": {"aclnnAdd", "aclnnFast"}}, "the plugin calls 2 aclnn functions, fewer than the published 3"),
     ],
 )
-def test_what_is_lost_is_said(change, sentence):
+def test_each_loss_is_one_sentence(change, sentence):
     assert ops_docs.losses(published(), dataclasses.replace(FACTS, **change)) == [sentence]
 
 
-def test_the_published_table_is_in_step():
+def test_the_published_table_is_current():
     ops_docs.main(["--check", str(ROOT / "docs" / "ops.md")])
 
 
-def test_a_kernel_that_is_taken_away_is_noticed(tmp_path):
+def test_a_removed_kernel_is_named(tmp_path):
     rows = (ROOT / "csrc/aten/ops.yaml").read_text().splitlines(keepends=True)
     (tmp_path / "ops.yaml").write_text("".join(row for row in rows if not row.startswith("atan.out:")))
     with pytest.raises(SystemExit) as stop:

@@ -1,4 +1,4 @@
-"""A row of ops.yaml becomes every form of its operator, and a wrong row stops the generator with one sentence."""
+"""A row of ops.yaml becomes every form of its operator. A wrong row stops the generator with one sentence."""
 
 import sys
 from pathlib import Path
@@ -31,11 +31,11 @@ ADD = "call: aclnnAdd(self, other, alpha, out)"
 
 
 def run(folder, plugin, device=DEVICE, families="", fallbacks=None):
-    """Runs the generator's main; its message if it stops. Without `fallbacks`, the text of fallbacks.yaml, any may fall back."""
+    """The generator's error message, or None. Without `fallbacks`, the text of fallbacks.yaml, any operator may fall back."""
     (folder / "aclnn.yaml").write_text(device)
     (folder / "ops.yaml").write_text(plugin)
-    (folder / "families").mkdir(exist_ok=True)
-    (folder / "families" / "hand.cpp").write_text(families)
+    (folder / "families" / "ops").mkdir(parents=True, exist_ok=True)
+    (folder / "families" / "ops" / "hand.cpp").write_text(families)
     tables = ("--device-table", folder / "aclnn.yaml", "--plugin-table", folder / "ops.yaml", "--families", folder / "families")
     arguments = ["--out", folder / "out"]
     if fallbacks is None:
@@ -191,13 +191,22 @@ def test_a_mistake_is_one_sentence(tmp_path, plugin, sentence):
 def test_one_overload_is_registered_once(tmp_path):
     families = 'TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {\n  m.impl("add.Tensor", TORCH_FN(add));\n}\n'
     message = run(tmp_path, f"add.out:\n  {ADD}\n", families=families)
-    assert "`add.Tensor` is registered by hand and by a row" in message
+    assert (
+        message
+        == f"error: {tmp_path}/families/ops/hand.cpp, line 2: `add.Tensor` is registered by hand and by a row of ops.yaml."
+    )
+
+
+def test_one_overload_is_given_by_one_row(tmp_path):
+    row = '{call: "aclnnRelu(self, out)", infer: like_self}'
+    message = run(tmp_path, f"relu: {row}\nrelu_: {{call: 'aclnnRelu(self, self)'}}\n")
+    assert message.endswith("ops.yaml, line 2, row `relu_`: it gives `relu_`, which row `relu` in line 1 gives already.")
 
 
 RELU = 'relu: {call: "aclnnRelu(self, out)", infer: like_self}\n'
 
 
-def truth():
+def expected_fallbacks():
     """The overloads that fall back when only relu and relu_ are native."""
     return sorted(registered.cpu_only({"relu", "relu_"}))
 
@@ -206,8 +215,8 @@ def listed(names, reason="not yet"):
     return f'"{reason}": [{", ".join(names)}]\n'
 
 
-def test_the_list_of_fallbacks_says_the_truth(tmp_path):
-    assert run(tmp_path, RELU, fallbacks=listed(truth())) is None
+def test_an_exact_list_of_fallbacks_is_accepted(tmp_path):
+    assert run(tmp_path, RELU, fallbacks=listed(expected_fallbacks())) is None
 
 
 @pytest.mark.parametrize(
@@ -220,12 +229,12 @@ def test_the_list_of_fallbacks_says_the_truth(tmp_path):
         (lambda names: [*names, names[0]], "is listed twice"),
     ],
 )
-def test_a_lie_about_fallbacks_is_one_sentence(tmp_path, change, sentence):
-    message = run(tmp_path, RELU, fallbacks=listed(change(truth())))
-    assert "fallbacks.yaml" in message
+def test_a_wrong_list_of_fallbacks_is_one_sentence(tmp_path, change, sentence):
+    message = run(tmp_path, RELU, fallbacks=listed(change(expected_fallbacks())))
+    assert "fallbacks.yaml, line 1, row `not yet`" in message or "`mm.out` falls back" in message
     assert sentence in message
     assert len(message.splitlines()) == 1
 
 
 def test_an_overload_that_only_some_versions_have_is_marked(tmp_path):
-    assert run(tmp_path, RELU, fallbacks=listed([*truth(), '"relu.later?"'])) is None
+    assert run(tmp_path, RELU, fallbacks=listed([*expected_fallbacks(), '"relu.later?"'])) is None

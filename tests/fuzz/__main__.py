@@ -42,7 +42,7 @@ def run_seed(seed):
 
 
 def fails(program):
-    """Whether the program fails in a process of its own, once in three runs."""
+    """Whether the program fails in at least one of three runs, each in its own process."""
     environment = settings.of(program.seed).environment
 
     def run(_):
@@ -57,7 +57,7 @@ def fails(program):
 
 
 def shorter(seed, attempts):
-    """The failing program as text, as short as it could be made."""
+    """The failing program as text, shortened."""
     program = shrink(execute.program_of(seed), fails, attempts)
     return printing.stand_alone(program, settings.of(seed).environment)
 
@@ -88,7 +88,7 @@ def main():
 
     torch.set_num_threads(1)
     gc.collect()
-    gc.freeze()  # gc.collect() after each program need not walk through torch
+    gc.freeze()  # gc.collect() after each program skips torch's objects
     begin, wrong = time.monotonic(), []
     with runner.private_device():
         run = interrupts.run_seed if options.interrupts else run_seed

@@ -1,4 +1,4 @@
-"""Runs programs in this process, whose device has the settings of the first of them."""
+"""Runs programs in this process. The device has the settings of the first program."""
 
 import gc
 import os
@@ -15,7 +15,7 @@ def program_of(seed):
 
 
 def prepare(seed):
-    """The settings of the seed, which the device reads at its first use. Programs of other processes share no memory with it."""
+    """Applies the settings of the seed; the device reads them at its first use. Its memory is not shared with other processes."""
     for name, value in settings.of(seed).environment.items():
         os.environ[name] = value
     name = f"process-{os.getpid()}"
@@ -26,7 +26,7 @@ def prepare(seed):
 
 
 def failure(program, environment):
-    """Runs a program and gives what went wrong; None if nothing did."""
+    """Runs a program and returns a description of its failure, or None."""
     text = printing.PRELUDE + printing.body(program, environment)
     space = {"__name__": "program"}
     found = None
@@ -48,7 +48,7 @@ def _describe(error, text, seed):
 
 
 def left_behind():
-    """What a program must not leave: memory that is in use or cannot be given back. Sets the device back for the next one."""
+    """Checks that a program left no memory in use and none that cannot be released. Resets the device for the next program."""
     import torch
 
     try:

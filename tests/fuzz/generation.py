@@ -1,4 +1,4 @@
-"""Draws random programs: a seed and a profile decide about all steps."""
+"""Draws random programs: seed and profile determine all steps."""
 
 import random
 
@@ -37,7 +37,7 @@ WEIGHTS = {
     "graph_delete": 3,
     "together": 1.2,
 }
-# What a step is often followed by: (kind, probability). Memory that was given back is taken and overwritten at once.
+# Kind -> likely next steps (kind, probability). They allocate and overwrite released memory at once.
 FOLLOWED = {
     "capture": ("replay", 0.7),
     "sleep": ("result", 0.4),
@@ -54,17 +54,18 @@ class Generator:
     def __init__(self, seed, profile):
         self.rng, self.profile, self.model = random.Random(seed), profile, Model(profile.most_live, profile.devices)
         self.streams = range(self.model.order.count)
-        self.captures = True  # whether the thread may, and then no thread waits for the device
+        self.captures = True  # whether the thread may capture; then no thread waits for the device
         self.weights = dict(WEIGHTS)
         self.last = None  # kind of the last step
         unwanted = () if profile.graphs else NEED_GRAPHS
         unwanted += () if profile.pools else NEED_POOLS
         unwanted += () if profile.devices > 1 else ("peer",)
         unwanted += () if profile.threads else ("together",)
-        unwanted += () if profile.limit is None else ("new_after_refusal",)  # the limit refuses first, the device again
+        # With a limit, the limit refuses the first allocation and the device the second.
+        unwanted += () if profile.limit is None else ("new_after_refusal",)
         for kind in unwanted:
             del self.weights[kind]
-        # Each program has a few streams, and a liking for some kinds of steps.
+        # Each program uses a few streams and prefers some kinds of steps.
         self.few = self.rng.sample(self.streams, self.rng.randrange(2, STREAMS + 1))
         for kind in (*self.rng.sample(sorted(self.weights), 5), *profile.likes):
             self.weights[kind] *= 4
@@ -87,7 +88,7 @@ class Generator:
                 return None
             step = Step(kind, proposed, salt)
             self.last = kind
-            if kind != "together":  # which has run already, thread by thread
+            if kind != "together":  # these steps have run already, thread by thread
                 self.model.rng = random.Random(salt)
                 STEPS[kind](self.model, *proposed)
             return step
@@ -134,7 +135,7 @@ class Generator:
             return self.pick(self.model.mem_pools)
         return None
 
-    # What each kind of step is given.
+    # The arguments of each kind of step.
 
     def new(self):
         return self.stream(), self.model.name("t"), self.cell(), self.number(), self.rng.choice((0, 0, 0, 1, 2, 3)), self.pool()

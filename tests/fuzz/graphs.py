@@ -24,9 +24,9 @@ class Pool:
     """Memory that graphs share."""
 
     captures: int = 0
-    memory: list = field(default_factory=list)  # all that it ever gave
-    graphs: set = field(default_factory=set)  # that exist
-    turn: Memory = field(default_factory=lambda: Memory(0, 0))  # replays exclude each other
+    memory: list = field(default_factory=list)  # all its memory, used or free
+    graphs: set = field(default_factory=set)  # live graphs
+    turn: Memory = field(default_factory=lambda: Memory(0, 0))  # every replay writes it, so that replays are ordered
 
 
 @dataclass(eq=False)
@@ -38,13 +38,13 @@ class Graph:
     own: list = field(default_factory=list)
 
     def memory(self):
-        """What a replay reads, and what it may write."""
+        """(memory that a replay reads, memory that it may write)."""
         written = {op.target.memory for op in self.ops} | {self.pool.turn, *self.reused, *self.own}
         written |= {memory for memory in self.pool.memory if memory.captures > self.captures}
         return self.used() - written, written
 
     def used(self):
-        """What its operators read and write."""
+        """The memory that its operators read or write."""
         return {tensor.memory for op in self.ops for tensor in (op.target, *op.sources)}
 
     def replay(self):

@@ -1,8 +1,8 @@
 """Programs that get a SIGINT at a random moment.
 
-A program runs step by step. When KeyboardInterrupt comes, the step under way was done or not: what it changes may hold the old or
-the new numbers, everything else holds what the model says. Tensors are made and overwritten before the device is waited for, so
-that memory which was given back too early shows. Then the device has to work on, and all memory has to come back.
+A program runs step by step. After KeyboardInterrupt, the interrupted step was done or not: tensors that it writes hold the old or
+the new numbers, all others hold those of the model. New tensors are made and overwritten before a wait for the device, which
+reveals memory that was released too early. Then the device must work, and all memory must be released.
 """
 
 import os
@@ -22,11 +22,11 @@ MAKES_TENSORS = ("new", "result", "new_after_refusal", "view")
 
 
 class Interrupts:
-    """Sends SIGINT to this process, from a process of its own, and turns it into KeyboardInterrupt while it is armed."""
+    """Sends SIGINT to this process from another process. While armed, the signal raises KeyboardInterrupt."""
 
     def __init__(self):
         self.is_armed = self.is_raised = False
-        self.is_received = True  # none is on its way
+        self.is_received = True  # no signal is pending
         signal.signal(signal.SIGINT, self._handle)
         sys.unraisablehook = self._report
         self.reported = []
@@ -57,7 +57,7 @@ class Interrupts:
         os.write(self._write, f"{delay}\n".encode())
 
     def finish(self):
-        """The signal has come, if only now."""
+        """Waits until the signal has arrived."""
         self.is_armed = False
         while not self.is_received:
             time.sleep(0.001)
@@ -138,14 +138,14 @@ def _check_after(program, known, number, space):
         elif name in after and step is not None and step.kind in MAKES_TENSORS:
             allowed = [after[name]]
         else:
-            continue  # was freed, or is undefined without the step
+            continue  # freed, or undefined without the step
         if not any(_holds(torch, space[name], cells) for cells in allowed):
             return f"{name} holds {space[name].unique().tolist()[:4]} and not {allowed} {where}"
     return None
 
 
 def _leave_step(step, space):
-    """An interrupt inside of `with` may leave its context entered, and between two lines a capture open."""
+    """An interrupt inside a `with` block may leave its context active, and one between two lines may leave a capture open."""
     torch = space["torch"]
     space["control"]("faults off")
     torch.npu.set_stream(torch.npu.default_stream())
@@ -154,7 +154,7 @@ def _leave_step(step, space):
 
 
 def _canaries(torch):
-    """Takes what was given back, and writes it on a stream that has nothing to wait for."""
+    """Allocates released memory and writes it on a stream that waits for nothing."""
     with torch.npu.stream(torch.npu.Stream()):
         return [torch.full((count,), 111, dtype=torch.int32, device="npu") for count in [262144] * 6 + [320_000] * 2]
 

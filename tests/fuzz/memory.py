@@ -11,23 +11,23 @@ class Impossible(Exception):
 
 @dataclass(eq=False)
 class Memory:
-    """What one allocation holds. Numbers of undefined cells are None."""
+    """One allocation and its values. Undefined cells are None."""
 
-    stream: int  # that it was allocated for
+    stream: int  # the stream it was allocated for
     cell: int  # elements
     cells: list = field(default_factory=lambda: [None] * CELLS)
     is_of_graph: bool = False
     captures: int = 0  # of its pool, if it is of a graph: how many came before its own
-    tensors: int = 1  # that share it
+    tensors: int = 1  # tensors that share it
     users: set = field(default_factory=set)  # graphs that need it
     write: dict = field(default_factory=dict)  # the last write, {stream: number}
     reads: dict = field(default_factory=dict)  # later reads
     uses: dict = field(default_factory=dict)  # the last use of each stream
-    recorded: set = field(default_factory=set)  # streams that record_stream() named
+    recorded: set = field(default_factory=set)  # streams named by record_stream()
 
     def before(self, writes):
-        """What a task must be ordered behind."""
-        return {**self.write, **self.reads} if writes else self.write  # reads of the same stream came later
+        """The tasks that must come before a new one."""
+        return {**self.write, **self.reads} if writes else self.write  # reads of the same stream are later than the write
 
     def use(self, stream, number, writes):
         self.uses[stream] = number

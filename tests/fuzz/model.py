@@ -1,14 +1,14 @@
 """The model: which memory there is, what it must hold, and which waits a correct program needs.
 
 Memory is eight cells of equal size, each with one number in all its elements, so that the model of a tensor is a list of numbers.
-A tensor is a range of cells. Methods raise Impossible, before they change anything, if a program cannot do what they stand for,
-and otherwise return the lines of Python that do it: the waits that the rules of streams require, and no others, and the call.
+A tensor is a range of cells. A method stands for a step. It raises Impossible, before any change, if the program cannot do the
+step. Otherwise it returns the step's lines of Python: the call, and only those waits that the rules of streams require.
 
 The rules, which are those of torch.cuda:
 - A task that touches memory is ordered behind those that wrote it and, if it writes, behind those that read it.
-- Freed memory goes to the next allocation of the stream that it was allocated for. Who used it on another stream calls
-  record_stream() first; or that stream waits for the other one, but not before it allocates again.
-- Giving memory back to the device, by whatever call, needs no wait of the program.
+- Freed memory goes to the next allocation of the stream for which it was allocated. A program that used it on another stream
+  calls record_stream() before, or makes the first stream wait for the other one before the next allocation.
+- Releasing memory to the device, by any call, needs no wait of the program.
 - A replay is one task that touches everything that was captured, and all memory that was free in its pool at the capture.
   Graphs of one pool are not replayed at the same time; a replay destroys what later graphs of that pool hold.
 """
@@ -28,10 +28,10 @@ class Model:
         count = STREAMS if devices == 1 else len(DEVICES)
         self.order = Order(DEVICES[:count])
         self.tensors, self.hosts, self.graphs, self.pools, self.mem_pools = {}, {}, {}, {}, set()
-        self.debts = [{} for _ in range(count)]  # by stream: what its next allocation has to be ordered behind
+        self.debts = [{} for _ in range(count)]  # by stream: tasks that must come before its next allocation
         self.most_live = most_live
         self.rng = random.Random(0)
-        self.may_wait = True  # host waits in place of waits of streams
+        self.may_wait = True  # host waits may replace stream waits
         self._next = 0
 
     def name(self, letter):
@@ -44,7 +44,7 @@ class Model:
         return self.tensors[name]
 
     def is_mine(self, memory):
-        """In a section memory belongs to the thread of the stream that it was allocated for."""
+        """In a section, memory belongs to the thread of the stream for which it was allocated."""
         return memory.stream in self.order.streams
 
     def live(self):
@@ -82,7 +82,7 @@ class Model:
             raise Impossible("another device")
 
     def new(self, stream, name, cell, op, text, pool=None):
-        """name = text on `stream`, which gives new memory with what `op`, a function of the new tensor, says."""
+        """The line `name = text` on `stream`. It allocates memory; op(tensor) sets its model."""
         self.check_stream(stream)
         if name in self.tensors or self.live() >= self.most_live or (pool is not None and pool not in self.mem_pools):
             raise Impossible(name)
@@ -99,7 +99,7 @@ class Model:
         return [*lines, f"with {context}: {name} = {text}"]
 
     def write(self, stream, op, text):
-        """text, which writes an existing tensor as `op` says."""
+        """The line `text`, which writes an existing tensor; `op` sets its model."""
         self.check_stream(stream)
         self.check_device(stream, [tensor.memory for tensor in (op.target, *op.sources)])
         if any(not source.is_defined() for source in op.sources):
@@ -293,7 +293,7 @@ class Model:
         graph.pool.memory += graph.own
         graph.pool.captures += 1
         graph.pool.graphs.add(name)
-        # Its own memory may go before the graph, which writes it with each replay all the same.
+        # A tensor of the capture may be freed before the graph; replays still write its memory.
         for memory in graph.used() - set(graph.own):
             memory.users.add(name)
         self.graphs[name] = graph
@@ -305,7 +305,7 @@ class Model:
         return self.graphs[name]
 
     def _memory_of_pool(self, pool):
-        """What the pool gave, and what its graphs use."""
+        """All memory of the pool, and the memory that its graphs use."""
         return set(pool.memory).union(*(self.graphs[name].used() for name in pool.graphs))
 
     def replay(self, name, stream):
@@ -326,7 +326,7 @@ class Model:
             memory.users.discard(name)
         return {"del": [f"del {name}"], "reset": [f"{name}.reset()"], "both": [f"{name}.reset()", f"del {name}"]}[how]
 
-    # Values, for those who compare after an interrupt.
+    # Values, for the comparison after an interrupt.
 
     def values(self):
         return {name: tuple(tensor.cells) for name, tensor in self.tensors.items() if tensor.is_defined()}

@@ -1,11 +1,11 @@
-"""What is ordered before what: streams, events, and what the host knows to be done.
+"""The order of tasks by streams, events and waits of the host.
 
-A task is a point (stream, number). The clock of a stream says, for each stream, up to which number tasks are ordered before the
-next task of this one; the clock of the host, which of them are known to be done. Methods that order something return the lines of
-Python that do so.
+A task is a point (stream, number). The clock of a stream gives, for each stream, the last number that is ordered before the next
+task of this stream. The clock of the host gives the last number that is known to be done. Methods that order tasks return the
+lines of Python that do so.
 
-In a section several threads run at once, each with streams of its own. What the other threads launch meanwhile is unknown to a
-thread: it sees their streams as they were when the section began.
+In a section several threads run at once, each with streams of its own. A thread does not know the tasks that others launch in the
+section: it sees their streams as they were at the beginning.
 """
 
 
@@ -49,7 +49,7 @@ class Order:
 
     @property
     def streams(self):
-        """Those that the thread may launch on."""
+        """The streams that the thread may launch on."""
         return list(self._own)
 
     def clock(self, stream):
@@ -65,14 +65,14 @@ class Order:
         return clock[stream]
 
     def missing(self, stream, points):
-        """Those of {stream: number} that are not ordered before the next task of `stream`."""
+        """The points of {stream: number} that are not ordered before the next task of `stream`."""
         clock = self.clocks[stream]
         return {
             other: number for other, number in points.items() if other != stream and max(clock[other], self.host[other]) < number
         }
 
     def unknown(self, points):
-        """Those of {stream: number} that the host does not know to be done."""
+        """The points of {stream: number} that the host does not know to be done."""
         return {stream: number for stream, number in points.items() if self.host[stream] < number}
 
     # Ways to order.
@@ -115,7 +115,7 @@ class Order:
         return [line], name
 
     def own_events(self, stream):
-        """Those that the thread may record anew on the stream: an event belongs to a device."""
+        """The events that the thread may record again on the stream: an event belongs to a device."""
         return [
             name
             for name, (clock, thread) in self.events.items()
@@ -153,7 +153,7 @@ class Order:
         return [f"s{stream}.synchronize()"]
 
     def wait_for_device(self):
-        """The first one, which is current."""
+        """The first stream, which is current."""
         for stream, device in enumerate(self.devices):
             if device == 0:
                 merge(self.host, self.clock(stream))

@@ -1,4 +1,4 @@
-"""Programs as Python: what runs, and what a failure is reported as."""
+"""Programs as Python text, which is executed and printed for a failure."""
 
 from .program import parts
 

@@ -1,7 +1,7 @@
 """Programs: lists of steps.
 
-A step names what it works on and holds a number that decides how it is ordered, so that a program stays correct when steps are
-left out: the waits are those that the remaining steps need, and steps whose tensors do not exist any more are left out too.
+A step names its tensors and holds a number that determines how it is ordered. So a program stays correct when steps are removed:
+it has the waits that the remaining steps need, and steps whose tensors no longer exist are removed too.
 """
 
 import random
@@ -21,7 +21,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Profile:
-    """What programs are made of."""
+    """The options of random programs."""
 
     cells: tuple = ("small", "small", "medium", "medium", "most of a small segment", "large")
     steps: int = 36
@@ -64,7 +64,7 @@ def new(model, stream, name, cell, number, way, pool):
 
 
 def new_after_refusal(model, stream, name, cell, number):
-    """The device refuses the first request for memory, so that the cache is given back before the second."""
+    """The device refuses the first allocation, so that the cache is emptied before the second."""
     *waits, line = model.new(stream, name, cell, lambda target: Op(target, number), full(FULL, cell, number))
     return [*waits, 'control("faults malloc:1")', line, 'control("faults off")']
 
@@ -189,7 +189,7 @@ def lines_of(model, step):
 
 
 def parts(program):
-    """The model's view of a program: for each step its lines and what tensors hold behind it. The last step reads them all."""
+    """Runs the model: for each step its lines and the values of tensors after it. The last step reads all tensors."""
     model, result = Model(program.profile.most_live, program.profile.devices), []
     for step in program.steps:
         result.append((lines_of(model, step), model.values()))

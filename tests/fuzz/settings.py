@@ -1,4 +1,4 @@
-"""The settings of the device under which programs run: a seed decides about them, 50 seeds in a row have the same."""
+"""The device settings of programs. The seed determines them; 50 consecutive seeds share them."""
 
 from dataclasses import dataclass, field
 
@@ -97,6 +97,6 @@ def of(seed):
 
 
 def of_interrupted(seed):
-    """The same for programs that are interrupted."""
+    """The settings of programs that are interrupted."""
     mode = ("hybrid", "queue")[seed // BLOCK % 2]
     return Settings(INTERRUPTED, COMMON | _launch(mode))

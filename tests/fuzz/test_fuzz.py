@@ -1,4 +1,4 @@
-"""Random correct programs of memory, streams, graphs and threads do what the model says, and the device finds no race."""
+"""Random correct programs of memory, streams, graphs and threads agree with the model, without a race report."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def test_programs_do_what_the_model_says(tmp_path):
     fuzz("--seeds", "0:2000", "--journal", tmp_path / "journal")
 
 
-def test_an_interrupt_at_any_moment_changes_nothing_else(tmp_path):
+def test_an_interrupt_at_a_random_moment_changes_no_other_tensor(tmp_path):
     fuzz("--interrupts", "--seeds", "0:300", "--journal", tmp_path / "journal")
 
 
@@ -40,7 +40,7 @@ def test_many_programs_do_what_the_model_says(tmp_path):
 
 
 @pytest.mark.full
-def test_an_interrupt_at_any_of_many_moments_changes_nothing_else(tmp_path):
+def test_an_interrupt_at_many_random_moments_changes_no_other_tensor(tmp_path):
     fuzz("--interrupts", "--seeds", f"300:{300 + PROGRAMS // 10}", "--journal", tmp_path / "journal")
 
 
@@ -111,7 +111,7 @@ def test_a_write_to_memory_of_a_shared_pool_waits_for_replays_of_earlier_graphs(
 
 
 def test_a_program_stays_correct_without_any_of_its_steps():
-    """What a step needs is looked up, so that no line names what does not exist."""
+    """A step looks up what it needs, so that no line names a missing object."""
     for seed in range(0, 800, 37):
         program = execute.program_of(seed)
         for number in range(len(program.steps)):
@@ -119,7 +119,7 @@ def test_a_program_stays_correct_without_any_of_its_steps():
             compile(printing.body(shorter, {}), "program", "exec")
 
 
-def test_shrinking_leaves_what_is_needed():
+def test_shrinking_keeps_the_steps_that_fail():
     program = generate(3, settings.GENERAL)
     needed = {program.steps[4], program.steps[20]}
     assert set(shrink(program, lambda shorter: needed <= set(shorter.steps), 200).steps) == needed

@@ -5,8 +5,8 @@ import torch
 
 
 @pytest.fixture(autouse=True)
-def memory_goes_back(request):
-    """Networks are large: the next test finds the memory of the last one free."""
+def memory_is_freed(request):
+    """Frees the memory of a test that is marked full before the next one: its networks are large."""
     yield
     if "full" not in request.keywords:
         return

@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from training import check_evaluation, check_training, needs
+
+from tests.models.training import check_evaluation, check_training, needs
 
 pytestmark = pytest.mark.full
 
@@ -31,7 +32,7 @@ def loss(net, images, labels):
 
 
 def with_narrow_head(net):
-    """AlexNet and VGG keep nine of ten parameters in two layers: these become narrow."""
+    """Narrows the two layers that hold nine tenths of the parameters of AlexNet and VGG."""
     layers = [module for module in net.classifier if isinstance(module, nn.Linear)]
     for layer, following in itertools.pairwise(layers):
         layer.weight, layer.bias = nn.Parameter(layer.weight[:64].clone()), nn.Parameter(layer.bias[:64].clone())

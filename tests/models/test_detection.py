@@ -4,11 +4,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from training import check_evaluation, check_training, needs
+
+from tests.models.training import check_evaluation, check_training, needs
 
 pytestmark = pytest.mark.full
 
-ALL = 1_000_000  # more boxes than there are: none is chosen by chance
+ALL = 1_000_000  # more than there are boxes, so that none is chosen at random
 
 
 def images(*shape):

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from training import adamw, assert_no_fallback, check_training, needs
+
+from tests.models.training import adamw, assert_no_fallback, check_training, needs
 
 pytestmark = pytest.mark.full
 

@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from training import adamw, check_evaluation, check_training
+
+from tests.models.training import adamw, check_evaluation, check_training
 
 pytestmark = pytest.mark.full
 
@@ -13,7 +14,7 @@ WORDS, WIDTH = 40, 24
 
 
 class Translator(nn.Module):
-    """An encoder in both directions over packed sequences, a decoder that looks at what was encoded."""
+    """A bidirectional encoder over packed sequences, and a decoder with attention to the encoded sequence."""
 
     def __init__(self, kind):
         super().__init__()
@@ -24,7 +25,7 @@ class Translator(nn.Module):
         self.head = nn.Linear(2 * WIDTH, WORDS)
 
     def state(self, given):
-        """The two directions of each layer become the state of one."""
+        """Joins the states of both directions of each layer."""
         if isinstance(given, tuple):
             return tuple(self.state(each) for each in given)
         both = given.view(2, 2, *given.shape[1:])

@@ -1,10 +1,11 @@
-"""The comparison of networks finds what differs."""
+"""The comparison of networks finds differences."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from training import STEPS, check_evaluation, check_training
+
+from tests.models.training import STEPS, check_evaluation, check_training
 
 BATCH = (torch.linspace(-1, 1, 20).view(5, 4), torch.arange(5) % 3)
 
@@ -18,7 +19,7 @@ def loss(net, x, y):
 
 
 class OnNpu:
-    """`change` of the network on npu happens before its forward pass number `step`."""
+    """Calls `change` on the network on npu before its forward pass number `step`."""
 
     def __init__(self, step, change):
         self.left, self.change = step, change

@@ -2,7 +2,10 @@
 
 import pytest
 import torch
-from training import needs
+
+from tests.compare import assert_same_outcome
+from tests.models.training import needs
+from tests.support import randn
 
 DTYPES = [torch.float32, torch.float64, torch.float16]
 SCALES = [1.0, 0.3]
@@ -13,37 +16,20 @@ def ops():
     return needs("torchvision").ops
 
 
-def random(*shape, dtype=torch.float32, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
 def check(function, *inputs):
-    """Results, and gradients of the inputs; a refusal is of the same type and words."""
-    outcomes = []
-    for device in ("cpu", "npu"):
-        given = [each.detach().to(device).requires_grad_(each.is_floating_point()) for each in inputs]
-        try:
-            result = function(*given)
-            gradients = ()
-            if result.requires_grad:
-                weights = torch.linspace(-1, 1, result.numel()).view(result.shape).to(result)
-                gradients = torch.autograd.grad(result, given, weights, allow_unused=True)
-            outcomes.append((result.detach(), *(each for each in gradients if each is not None)))
-        except (RuntimeError, IndexError) as error:
-            outcomes.append(error)
-    expected, got = outcomes
-    if isinstance(expected, Exception):
-        assert type(got) is type(expected), got
-        first = str(expected).split("  (Could this")[0]
-        assert str(got).splitlines()[0] == first.splitlines()[0]
-        return
-    if isinstance(got, Exception):
-        raise got
-    assert len(got) == len(expected)
-    tolerance = {"rtol": 1e-2, "atol": 1e-2} if inputs[0].dtype == torch.float16 else {}
-    for one, other in zip(got, expected, strict=True):
-        assert one.device.type == "npu"
-        torch.testing.assert_close(one.cpu(), other, equal_nan=True, **tolerance)
+    """The result and the gradients of the inputs, or the refusal, are those of the CPU."""
+    cpu, npu = ([x.detach().to(device).requires_grad_(x.is_floating_point()) for x in inputs] for device in ("cpu", "npu"))
+    tolerance = 1e-2 if inputs[0].dtype == torch.float16 else None
+    assert_same_outcome(lambda *given: results_of(function, given), cpu, npu, rtol=tolerance, atol=tolerance, strides=False)
+
+
+def results_of(function, given):
+    result = function(*given)
+    if not result.requires_grad:
+        return (result,)
+    weights = torch.linspace(-1, 1, result.numel()).view(result.shape).to(result)
+    gradients = torch.autograd.grad(result, given, weights, allow_unused=True)
+    return (result, *(each for each in gradients if each is not None))
 
 
 # ---- boxes ----
@@ -52,9 +38,9 @@ BOXES = torch.tensor(
     [
         [0, 0, 0, 9, 9],
         [1, 2.3, 1.7, 7.9, 5.2],
-        [0, 4, 4, 4, 4],  # nothing in it
-        [1, 7, 6, 3, 2],  # ends before it begins
-        [1, -5, -5, 3, 14],  # beyond the image
+        [0, 4, 4, 4, 4],  # empty
+        [1, 7, 6, 3, 2],  # inverted
+        [1, -5, -5, 3, 14],  # partly outside
         [0, 30, 30, 40, 40],  # outside
         [0, 8.5, 8.5, 9.5, 9.5],
     ]
@@ -75,42 +61,42 @@ REGIONS = {
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", REGIONS)
 def test_regions(ops, name, scale, dtype):
-    check(lambda x, boxes: REGIONS[name](ops, x, boxes.detach(), scale), random(2, 12, 10, 9, dtype=dtype), BOXES.to(dtype))
+    check(lambda x, boxes: REGIONS[name](ops, x, boxes.detach(), scale), randn(2, 12, 10, 9, dtype=dtype), BOXES.to(dtype))
 
 
 @pytest.mark.parametrize("name", REGIONS)
 def test_regions_of_strided_images(ops, name):
-    image = random(2, 10, 9, 24).permute(0, 3, 1, 2)[:, ::2]
+    image = randn(2, 10, 9, 24).permute(0, 3, 1, 2)[:, ::2]
     check(lambda x, boxes: REGIONS[name](ops, x, boxes.detach(), 1.0), image, BOXES.t().contiguous().t())
 
 
 @pytest.mark.parametrize("name", REGIONS)
 def test_no_boxes(ops, name):
-    check(lambda x, boxes: REGIONS[name](ops, x, boxes.detach(), 1.0), random(2, 12, 10, 9), BOXES[:0])
+    check(lambda x, boxes: REGIONS[name](ops, x, boxes.detach(), 1.0), randn(2, 12, 10, 9), BOXES[:0])
 
 
 @pytest.mark.parametrize("name", ["ps_roi_align", "ps_roi_pool", "roi_pool"])
 def test_the_second_result_of_regions(ops, name):
     options = [1.0, 3, 2] + ([2] if "align" in name else [])
     function = getattr(torch.ops.torchvision, name)
-    check(lambda x, boxes: function(x, boxes, *options)[1], random(2, 12, 10, 9), BOXES)
+    check(lambda x, boxes: function(x, boxes, *options)[1], randn(2, 12, 10, 9), BOXES)
 
 
 def test_a_box_of_an_image_that_does_not_exist_is_refused(ops):
     boxes = torch.tensor([[2.0, 0, 0, 4, 4]], device="npu")
     with pytest.raises(RuntimeError, match="2"):
-        ops.roi_align(random(2, 12, 10, 9).npu(), boxes, 2).cpu()
+        ops.roi_align(randn(2, 12, 10, 9).npu(), boxes, 2).cpu()
     torch.npu.synchronize()
 
 
 @pytest.mark.parametrize(
     ("image", "boxes"),
     [
-        (random(2, 12, 6, 6), BOXES.half()),
-        (random(2, 12, 6, 6).bfloat16(), BOXES.bfloat16()),
-        (random(2, 12, 6, 6).int(), BOXES.int()),
-        (random(2, 12, 6, 6)[0], BOXES),
-        (random(2, 11, 6, 6), BOXES[:1]),
+        (randn(2, 12, 6, 6), BOXES.half()),
+        (randn(2, 12, 6, 6).bfloat16(), BOXES.bfloat16()),
+        (randn(2, 12, 6, 6).int(), BOXES.int()),
+        (randn(2, 12, 6, 6)[0], BOXES),
+        (randn(2, 11, 6, 6), BOXES[:1]),
     ],
     ids=["dtypes", "bfloat16", "int", "image", "channels"],
 )
@@ -120,7 +106,7 @@ def test_refusals_of_regions(ops, name, image, boxes):
         try:
             return REGIONS[name](ops, x.detach(), rois.detach(), 1.0)
         except RuntimeError as error:
-            if "same type" in str(error):  # it names the type, and with it the device
+            if "same type" in str(error):  # the message names the tensor type, which includes the device
                 raise RuntimeError(str(error).split(";")[0]) from None
             raise
 
@@ -134,9 +120,9 @@ def test_refusals_of_regions(ops, name, image, boxes):
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 0.7, 1.0])
 @pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
 def test_suppression(ops, dtype, threshold, count):
-    boxes = random(count, 4, dtype=dtype).abs() * 20
+    boxes = randn(count, 4, dtype=dtype).abs() * 20
     boxes[:, 2:] += boxes[:, :2]
-    scores = random(count, seed=1, dtype=dtype).round(decimals=1)  # with equal ones
+    scores = randn(count, seed=1, dtype=dtype).round(decimals=1)  # with equal scores
     check(lambda x, y: ops.nms(x.detach(), y.detach(), threshold), boxes, scores)
     check(lambda x, y: ops.batched_nms(x.detach(), y.detach(), (y * 3).long().detach(), threshold), boxes, scores)
 
@@ -153,7 +139,7 @@ def test_suppression_in_float16(ops):
     ids=str,
 )
 def test_refusals_of_suppression(ops, boxes, scores):
-    check(lambda x, y: ops.nms(x.detach(), y.detach(), 0.5), random(*boxes), random(*scores))
+    check(lambda x, y: ops.nms(x.detach(), y.detach(), 0.5), randn(*boxes), randn(*scores))
 
 
 # ---- deformable convolution ----
@@ -162,7 +148,7 @@ def test_refusals_of_suppression(ops, boxes, scores):
 def deformable(dtype=torch.float32, batch=2):
     """Image, offset, mask, filter and bias: 2 groups, 3 of offsets, output of 4 x 5."""
     shapes = [(batch, 6, 7, 8), (batch, 36, 4, 5), (batch, 18, 4, 5), (4, 3, 3, 2), (4,)]
-    return [random(*shape, dtype=dtype, seed=seed) for seed, shape in enumerate(shapes)]
+    return [randn(*shape, dtype=dtype, seed=seed) for seed, shape in enumerate(shapes)]
 
 
 OPTIONS = {"stride": (2, 2), "padding": (2, 1), "dilation": (2, 1)}
@@ -222,7 +208,7 @@ def test_a_stride_of_zero_is_refused(ops):
 
 
 def test_autocast_computes_in_float32(ops):
-    image, boxes = random(2, 12, 10, 9).half().npu(), BOXES.npu()
+    image, boxes = randn(2, 12, 10, 9).half().npu(), BOXES.npu()
     with torch.autocast("npu", dtype=torch.float16):
         found = ops.roi_align(image, boxes, (3, 2), 0.3, 2)
         kept = ops.nms(boxes[:, 1:].half(), boxes[:, 1].half(), 0.5)

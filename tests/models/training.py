@@ -2,8 +2,8 @@
 
     check_training(lambda: nn.Linear(4, 3), batch, lambda net, x, y: F.cross_entropy(net(x), y))
 
-`batch` holds the arguments that the loss gets behind the network; its tensors are moved to the device. The loss may also return a
-pair, of which the second is what the network gave. Random choices differ between the devices, so that dropout is off.
+`batch` holds the arguments of the loss after the network; its tensors are moved to the device. The loss may also return a pair;
+the second item is then the network's output. Random numbers differ between the devices, so that dropout is off.
 """
 
 import copy
@@ -15,12 +15,12 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 STEPS = 3
-TOLERANCE = 1e-4  # of mean absolute differences
-GRADIENT_TOLERANCE = 1e-3  # of the same as parts of a gradient's own mean
+TOLERANCE = 1e-4  # limit of mean absolute differences
+GRADIENT_TOLERANCE = 1e-3  # the same, relative to the gradient's mean
 
 
 def needs(name):
-    """The module, or the test is skipped with the reason."""
+    """Imports the module, or skips the test with the reason."""
     try:
         return importlib.import_module(name)
     except Exception as error:  # a build for another torch fails with any error
@@ -54,7 +54,7 @@ class Trainer:
         self.optimizer = make_optimizer(net.parameters())
 
     def backward(self):
-        """The loss and what the network gave."""
+        """Runs forward and backward. Returns the loss and the network's output."""
         result = self.loss_of(self.net, *self.batch)
         loss, output = result if isinstance(result, tuple) else (result, result)
         self.optimizer.zero_grad()
@@ -80,7 +80,7 @@ def difference(expected, got, name):
 
 
 def assert_equal(expected, got, what, tolerance=TOLERANCE, unit=1.0):
-    """Differences are parts of a tensor's mean size where that is above the unit."""
+    """Compares trees of tensors. Differences are divided by the tensor's mean absolute value if that exceeds `unit`."""
     wanted, spec = pytree.tree_flatten_with_path(expected)
     found, same = pytree.tree_flatten(got)
     assert spec == same, f"{what}: another structure"
@@ -98,14 +98,14 @@ def assert_no_fallback():
 
 
 def assert_gradients(expected, got):
-    """A gradient that is 0 but for rounding, such as that of a bias in front of a normalisation, is measured by the others."""
+    """A gradient that is 0 but for rounding, such as that of a bias before a normalisation, is compared with the largest."""
     largest = max(map(mean_size, expected.values()))
     assert largest > 0, "nothing to learn"
     assert_equal(expected, got, "gradient ", GRADIENT_TOLERANCE, unit=largest / 100)
 
 
 def check_training(make, batch, loss_of, make_optimizer=sgd):
-    """Forward, backward and 3 steps of an optimizer; no operator runs on the CPU. Gives both trained networks."""
+    """Compares forward, backward and 3 optimizer steps; no operator falls back to the CPU. Returns both trained networks."""
     torch.manual_seed(0)
     net = without_dropout(make())
     npu = Trainer(copy.deepcopy(net).to("npu"), to("npu", batch), loss_of, make_optimizer)
@@ -123,7 +123,7 @@ def check_training(make, batch, loss_of, make_optimizer=sgd):
 
 
 def check_evaluation(cpu, npu, batch):
-    """The same results of two networks in evaluation mode."""
+    """Compares the results of two networks in evaluation mode."""
     torch.npu.reset_fallback_stats()
     with torch.no_grad():
         assert_equal(cpu.eval()(*batch), npu.eval()(*to("npu", batch)), "result ")

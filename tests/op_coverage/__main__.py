@@ -30,7 +30,7 @@ QUICK = [torch.float32, torch.int64]
 
 
 def run(recorder, calls):
-    """Makes the calls, with the device clean before each."""
+    """Makes the calls; pending device errors are cleared before each."""
     for title, call in calls:
         torch.manual_seed(0)
         try:
@@ -89,7 +89,7 @@ def by_what(record, runs, reason):
 
 
 def rows_of(recorder, facts):
-    """One row for each overload that ran, has a kernel of the plugin, or has one of the CPU only."""
+    """One row per overload that ran, has a kernel of the plugin, or has a CPU kernel only."""
     from torch_npu.npu import _watch
 
     fell_back = torch.npu.fallback_stats()
@@ -109,7 +109,7 @@ def rows_of(recorder, facts):
 
 
 def otherwise(rows, table):
-    """Sentences about overloads that ran in another way than the table says."""
+    """One sentence per overload that did not run as the table says."""
     found = []
     for name, row in rows.items():
         known = table.rows.get(name)
@@ -123,7 +123,7 @@ def otherwise(rows, table):
         elif row.by.startswith("falls back: ") and not known.by.startswith("falls back: "):
             found.append(f"{name} {row.by}, but is published as {known.runs}")
         elif known.runs == "not exercised":
-            continue  # its samples are not those of the whole run
+            continue  # --check takes fewer samples than the whole run
         elif row.runs in ("aclnn", "composition") and not set(row.by.split()) <= set(known.by.split()):
             found.append(f"{name} calls {row.by}, but is published with {known.by or 'no device call'}")
     return sorted(found)
@@ -158,7 +158,7 @@ def main():
         found = otherwise(rows_of(recorder, facts), ops_docs.parse(options.check.read_text()))
         print(f"{len(recorder.records)} overloads ran; {len(found)} otherwise than {options.check.name} says")
         if found:
-            sys.exit("\n".join(f"error: {sentence}" for sentence in found) + "\nIf that is meant to be, run scripts/ops-docs.")
+            sys.exit("\n".join(f"error: {sentence}" for sentence in found) + "\nIf the change is intended, run scripts/ops-docs.")
     if options.details:
         lines = [line for record in recorder.records.values() for line in record.details]
         lines += [f"sample {title}: {error}" for title, error in recorder.ended.items()]

@@ -68,7 +68,7 @@ def forms_of(op, args, kwargs):
 
 
 class Forms:
-    """Remembers the first call of each functional overload, per dtype while there are few."""
+    """Remembers the first call of each functional overload per dtype, up to a limit."""
 
     def __init__(self, dtypes=2):
         self._most = dtypes

@@ -1,4 +1,4 @@
-"""What happens in each operator that reaches the device: its device calls, its results, and whether the CPU has the same.
+"""Records each operator that reaches the device: its device calls, its results, and whether they equal those of the CPU.
 
     recorder = Recorder()
     with recorder:
@@ -49,7 +49,7 @@ class _Open:
 
 
 def registration(name):
-    """How an overload comes to the device: own (a kernel of the plugin), composite or fallback."""
+    """How an overload reaches the device: own (a kernel of the plugin), composite or fallback."""
     if _watch._has_kernel(name, "PrivateUse1"):
         return "own"
     composite = _watch._has_kernel(name, "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
@@ -57,7 +57,7 @@ def registration(name):
 
 
 def dtype_of(args, kwargs, result):
-    """That of the first tensor: of the arguments, else of the results."""
+    """The dtype of the first tensor argument, else of the first result."""
     for leaf in _pytree.tree_leaves((args, kwargs, result)):
         if isinstance(leaf, torch.Tensor):
             return leaf.dtype
@@ -65,7 +65,7 @@ def dtype_of(args, kwargs, result):
 
 
 def shared(results, inputs):
-    """Which of the tensors among the results lie in the memory of which arguments."""
+    """Pairs of results and arguments that share memory."""
     places = [tensor.untyped_storage().data_ptr() for tensor in inputs]
     found = []
     for tensor in tensors_of(results):
@@ -75,7 +75,7 @@ def shared(results, inputs):
 
 
 def tensors_of(*values):
-    """Those that have memory."""
+    """Tensors with a storage."""
     leaves = [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
     return [leaf for leaf in leaves if leaf.numel() > 0 and not leaf._is_zerotensor()]
 
@@ -116,7 +116,7 @@ class Recorder:
     def _end(self, call, result):
         self._pause()
         launched = self._launches[call.first_launch :]
-        while self._open.pop() is not call:  # those above it were left by an exception that somebody caught
+        while self._open.pop() is not call:  # later calls were left by an exception that was caught
             pass
         if not self._open:
             self._launches.clear()
@@ -159,7 +159,7 @@ class Recorder:
             raise
 
     def failed(self, error):
-        """To be told of an exception that ended a sample: it belongs to the innermost call that did not end."""
+        """Notes an exception that ended a sample. It belongs to the innermost unfinished call."""
         self._pause()
         if not self._open:
             return

@@ -102,7 +102,7 @@ def of_entry(entry, dtypes, count, look):
         given = entry.sample_inputs("cpu", dtype, requires_grad=tracked)
         torch.manual_seed(0)
         random.seed(0)
-        taken = list(chosen(given, count, look if dtype in WIDE else 1))  # before anything else draws numbers
+        taken = list(chosen(given, count, look if dtype in WIDE else 1))  # before other code draws random numbers
         for index, sample in enumerate(taken):
             yield f"{entry.full_name} {dtype} {index}", functools.partial(run_sample, entry, sample)
             for form in forms_of(entry, sample):
@@ -164,7 +164,7 @@ def interpolate(size):
 
 
 def of_others():
-    """Operators that the databases do not reach."""
+    """Operators that no database calls."""
     x = torch.linspace(-1, 1, 6, device="npu")
     yield "random_", lambda: (x.clone().random_(), x.clone().random_(5), x.clone().random_(2, 5), x.clone().bernoulli_(0.5))
     yield "normal", lambda: (torch.normal(x, 1.0), torch.normal(0.0, x.abs()), torch.poisson(x.abs()))

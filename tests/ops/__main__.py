@@ -59,7 +59,7 @@ def summary(records, verdict):
 
 
 def in_other_environment(name, journal):
-    """The records of those cases that need another environment, which a process with the same options runs."""
+    """Runs the cases that need another environment in a process with the same options. Returns their records."""
     part = journal.with_suffix(f".{name}.jsonl")
     command = [sys.executable, "-m", "tests.ops", *sys.argv[1:], "--environment", name, "--journal", part]
     subprocess.run(command, cwd=ROOT, check=True)

@@ -19,10 +19,10 @@ from torch.utils import _pytree
 from . import checks, forms, lifetime, modules
 from .runner import Result
 
-# Entries that make random numbers set a seed of their own in each call. The seed of a call is for the checks to choose.
+# Random entries set a seed in each call. Here the checks choose the seed.
 common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
 
-# On any device these indices are the CPU's.
+# These indices are on the CPU for every device.
 for info in op_db:
     if info.name == "tensor_split":
         info.op = lambda input, at, *args, **kwargs: torch.tensor_split(
@@ -58,7 +58,7 @@ SAMPLES = {
 }
 
 
-# Of these cases the quick sweep takes every n-th, chosen by their ids: of dtypes beyond the first five, and of forms.
+# The quick sweep takes every n-th of these cases, chosen by id: dtypes beyond the first five, and forms.
 SHARE_OF_DTYPES = 5
 SHARE_OF_FORMS = 2
 
@@ -81,12 +81,12 @@ class Case:
         return zlib.crc32(self.id.encode()) % share == 0
 
     def run(self, full=False, raising=False):
-        """With all samples of the whole sweep or those of the quick one; raising: the first difference as an exception."""
+        """Runs the case with the samples of the whole or of the quick sweep. raising=True: the first difference is raised."""
         return run(lambda: self.check(self.info, self.dtype, SAMPLES[self.kind][full]), raising)
 
 
 def run(check, raising=False):
-    """The result of a check, on a device that is checked for damage behind it."""
+    """Runs a check, then checks the device's memory for damage."""
     import torch_npu
 
     found, count = [], 0
@@ -126,7 +126,7 @@ def describe(sample):
 
 
 def of_operator(info):
-    """The checks that an entry takes part in, with their dtypes."""
+    """The checks of an entry, with their dtypes."""
     supported, differentiable = info.supported_dtypes("cpu"), info.supported_backward_dtypes("cpu")
     for dtype in (*DTYPES, *MORE_DTYPES):
         yield (checks.forward if dtype in supported else checks.refusals), dtype

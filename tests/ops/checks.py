@@ -1,10 +1,10 @@
-"""What is checked of one operator with one dtype. Each check is a generator of sentences, one per difference from the CPU.
+"""The checks of one operator with one dtype. Each check is a generator of sentences, one per difference from the CPU.
 
-Every call is made on copies of a sample, with the same seed on both devices. A call that the CPU refuses must be refused by npu
-with the same type of exception in the call itself; only indices, whose values the device alone knows, are refused by the wait.
+Every call is made on copies of a sample, with the same seed on both devices. If the CPU refuses a call, npu must refuse it in the
+call itself, with the same type of exception. Only wrong values in a tensor, such as indices, may be refused by a later wait.
 
-Values that the CPU makes at random, or does not make at all, are no business of a comparison. No list names such results: where
-values differ, the CPU runs again with other seeds and with fresh memory filled, and values that then differ are free.
+Values that the CPU draws at random or does not write are not compared. No list names such results: if values differ, the CPU runs
+again with other seeds and with filled fresh memory, and values that change then are ignored.
 """
 
 import contextlib
@@ -23,19 +23,19 @@ from .placement import Placement
 
 SEED = 20
 
-# What the CPU says when a value that a tensor holds is wrong, not a shape or a type: the device finds it when it runs.
+# Messages of the CPU about a wrong value in a tensor, not a shape or dtype. The device finds it when the operator runs.
 VALUE_ERROR = re.compile(
     r"\b(index|Target) -?\d+|index out of (range|bounds)|class values|probabilit|target\W+(is )?out of range"
 )
 
 
-# The CPU does not always look whether a tensor that is written overlaps itself.
+# The CPU does not always check that a written tensor overlaps itself.
 OVERLAP = "npu refuses: RuntimeError: unsupported operation: more than one element of the written-to tensor"
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What a call gave, or how it failed; `late` if only the wait for the device told."""
+    """The result or the exception of a call; `late`: the exception came from the wait for the device."""
 
     result: object = None
     error: Exception | None = None
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def attempt(device, function, seed=SEED):
-    """Calls and, on npu, waits. The device is clean afterwards."""
+    """Makes the call and, on npu, waits. No device error is pending afterwards."""
     torch.manual_seed(seed)
     error, late, result = None, False, None
     try:
@@ -64,7 +64,7 @@ def attempt(device, function, seed=SEED):
 
 @contextlib.contextmanager
 def filled_memory():
-    """Fresh memory of the CPU holds NaN, or the largest integer."""
+    """Fills fresh CPU memory with NaN, or the largest integer."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
@@ -74,7 +74,7 @@ def filled_memory():
 
 @contextlib.contextmanager
 def soiled_memory():
-    """Fresh memory of the CPU holds bytes that are neither zero nor NaN nor the largest integer."""
+    """Fills fresh CPU memory with bytes that are neither zero nor NaN nor the largest integer."""
     perturb = -6  # M_PERTURB of glibc
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(perturb, 0x3C)
@@ -85,12 +85,12 @@ def soiled_memory():
 
 
 def as_bytes(nest):
-    """Of a Boolean that was never written, what it holds."""
+    """The byte of a Boolean that was never written."""
     return _pytree.tree_map_only(torch.Tensor, lambda t: t.view(torch.uint8) if t.dtype == torch.bool else t, nest)
 
 
 def values_are_free(sample, run):
-    """Whether the CPU gives other values with another seed, or where fresh memory has other contents."""
+    """Whether the CPU gives other values with another seed or with other contents of fresh memory."""
     with soiled_memory():
         first = attempt("cpu", lambda: run(Placement(sample, "cpu")))
     for seed in range(SEED + 1, SEED + 9):
@@ -104,7 +104,7 @@ def values_are_free(sample, run):
 
 
 def refusal(npu, cpu, same_type=True, same_text=False):
-    """The difference between two outcomes as far as errors go; "" if both failed alike, None if neither failed."""
+    """The difference between two outcomes' exceptions; "" if both failed alike, None if neither failed."""
     if cpu.error is None:
         return None if npu.error is None else f"npu refuses: {npu.text()}"
     if npu.error is None:
@@ -119,26 +119,26 @@ def refusal(npu, cpu, same_type=True, same_text=False):
 
 
 def is_value_error(npu, cpu):
-    """Whether the CPU complains of a value, and npu's complaint names the operator and the same index."""
+    """Whether the CPU refuses a value, and npu's message names the operator and the same index."""
     found = VALUE_ERROR.search(str(cpu))
     return bool(found) and "task '" in str(npu) and all(number in str(npu) for number in re.findall(r"\d+", found[0]))
 
 
 def neutral(error):
-    """A message without the name of a device, and without what C++ adds to it."""
+    """A message without device names and without the C++ stack."""
     first = str(error).strip().split("\nException raised from")[0]
     return re.sub(r"\b(cpu|npu|privateuseone)(:\d+)?\b", "device", first, flags=re.IGNORECASE)
 
 
 def version_difference(npu, cpu, where, resizes=False):
-    """Of two nests of tensors. `resizes`: ATen may resize a tensor by a call of resize_, which counts, but not on the CPU."""
+    """Compares version counters. `resizes`: on devices other than the CPU, ATen resizes by resize_, which raises the counter."""
     npu, cpu = ([leaf._version for leaf in _pytree.tree_leaves(nest) if isinstance(leaf, torch.Tensor)] for nest in (npu, cpu))
     same = all(one == other or (resizes and one == other + 1) for one, other in zip(npu, cpu, strict=True))
     return None if same else f"version counters of {where}: {npu} instead of {cpu}"
 
 
 def compare_call(sample, run, tolerance, same_type=True):
-    """The difference between run(placement) on npu and on the CPU: result, and memory and version counters of the arguments
+    """The difference between run(placement) on npu and on the CPU: result, and the arguments' memory and version counters
     afterwards."""
     here, there = Placement(sample, "cpu"), Placement(sample, "npu")
     cpu = attempt("cpu", lambda: run(here))
@@ -167,16 +167,16 @@ def samples_of(info, dtype, count, requires_grad=False):
 
 
 def forward(info, dtype, count):
-    """Values, dtype, shape and device of the results, and untouched arguments."""
+    """Compares values, dtype, shape and device of the results, and the memory of the arguments."""
     tolerance = dataclasses.replace(Tolerance.of(info), versions=True)
     for sample in samples_of(info, dtype, count):
         yield sample, compare_call(sample, lambda p: p.call(info.op), tolerance)
 
 
 def refusals(info, dtype, count):
-    """Of a dtype that the entry does not have: what the CPU refuses, npu refuses; if it takes all samples, npu does too.
+    """For a dtype that the entry lacks: npu refuses what the CPU refuses, and accepts all samples if the CPU does.
 
-    Where there are no elements, it is an accident of its kernels which dtypes the CPU takes.
+    Samples without elements do not count: which dtypes the CPU accepts for them is accidental.
     """
     try:
         samples = samples_of(info, dtype, count)
@@ -189,7 +189,7 @@ def refusals(info, dtype, count):
 
 
 def strides(info, dtype, count):
-    """The layout of the results, for arguments in the usual and in the opposite order of dimensions."""
+    """Compares strides of results, for arguments in the usual and in the reversed order of dimensions."""
     tolerance = dataclasses.replace(Tolerance.of(info), values=False, strides=True)
     for sample in samples_of(info, dtype, count):
         for one in (sample, Relaid(sample, layouts.transposed)):
@@ -197,7 +197,7 @@ def strides(info, dtype, count):
 
 
 def cpu_depends_on_layout(relaid, op, tolerance):
-    """Whether the CPU gives other values where the same arguments are dense: then it reads what is not theirs."""
+    """Whether the CPU gives other values for the same dense arguments: then it reads outside of them."""
     here, dense = (attempt("cpu", Placement(one, "cpu").call_of(op)) for one in (relaid, Relaid(relaid, layouts.dense)))
     return not here.error and not dense.error and difference(here.result, dense.result, tolerance, device="cpu") is not None
 
@@ -209,14 +209,14 @@ def compare_values(npu_sample, cpu_sample, op, tolerance):
 
 
 def layout(info, dtype, count):
-    """Arguments anywhere in memory, without a dimension and without elements."""
+    """Arguments in every layout, zero-dimensional and empty."""
     tolerance = Tolerance.of(info)
     for sample in samples_of(info, dtype, count):
         for name, function in layouts.LAYOUTS.items():
             relaid = Relaid(sample, function)
             if not relaid.changed:
                 continue
-            # Without dimensions or elements the CPU may stumble anywhere.
+            # For zero-dimensional and empty arguments the CPU may fail with any error.
             same_type = function not in (layouts.zero_dim, layouts.empty)
             found = compare_call(relaid, lambda p: p.call(info.op), tolerance, same_type)
             if found and found.startswith(OVERLAP):
@@ -233,7 +233,7 @@ def upstream_gradients(outputs):
 
 
 def gradients(placement, function, process=lambda result: result, parameters=()):
-    """The results of a call and the gradients of its arguments and parameters, for fixed gradients of its results."""
+    """Results of a call, and gradients of its arguments and parameters, for fixed gradients of the results."""
     result = process(placement.call(function))
     outputs = [t for t in _pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
     inputs = [*placement.differentiable(), *parameters]
@@ -250,7 +250,7 @@ def backward(info, dtype, count):
 
 
 def inplace(info, dtype, count):
-    """The variant that writes its first argument, also where that is not dense, and how it refuses to write one that overlaps."""
+    """The in-place variant, also on tensors that are not dense, and its refusal of tensors that overlap themselves."""
     function, tolerance = info.get_inplace(), dataclasses.replace(Tolerance.of(info), versions=True)
 
     def run(placement):
@@ -261,7 +261,8 @@ def inplace(info, dtype, count):
         for one in (sample, Relaid(sample, layouts.sliced)):
             yield one, compare_call(one, run, tolerance)
         overlapping = Relaid(sample, layouts.expanded)
-        if attempt("cpu", Placement(overlapping, "cpu").call_of(function)).error:  # else its values depend on the order of writes
+        # If the CPU does not refuse, the values depend on the order of writes.
+        if attempt("cpu", Placement(overlapping, "cpu").call_of(function)).error:
             yield overlapping, compare_call(overlapping, run, tolerance)
 
 
@@ -273,7 +274,7 @@ def _new(like, shape):
     return torch.empty(shape, dtype=like.dtype, device=like.device)
 
 
-# What is given as out=, made like the results that the CPU gives: of their shape, whose strides stay, and of another.
+# Tensors for out=, made from the results of the CPU: of the same shape, whose strides must stay, and of another shape.
 OUTS = {
     "dense": _dense,
     "column-major": lambda like: _new(like, (*like.shape[:-2], *like.shape[:-3:-1])).mT if like.dim() > 1 else _dense(like),
@@ -289,14 +290,14 @@ OUTS_TO_RESIZE = {
 
 @contextlib.contextmanager
 def resize_warnings():
-    """Gives a function that gives the warnings of a resized out=."""
+    """Yields a function that returns the warnings about a resized out=."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield lambda: [one for one in caught if "An output with one or more elements was resized" in str(one.message)]
 
 
 def out(info, dtype, count):
-    """The results in tensors of the caller: of any layout, of a wrong size, of another dtype; not of another device."""
+    """Results in out= of any layout, of a wrong size and of another dtype; another device is refused."""
     tolerance = dataclasses.replace(Tolerance.of(info), versions=True)
     tolerance.overrides[torch.float64] = tuple(tolerance.pair(dtype).values())  # computed with the arguments' precision
     for sample in samples_of(info, dtype, count):
@@ -324,7 +325,7 @@ def out(info, dtype, count):
 
 
 def errors(info, dtype, count):
-    """The database's wrong calls: the same type of exception and the same sentence."""
+    """The database's wrong calls raise the same type of exception with the same text."""
     for wrong in spread(info.error_inputs("cpu"), count):
         sample = wrong.sample_input
         here, there = Placement(sample, "cpu"), Placement(sample, "npu")
@@ -342,9 +343,9 @@ def bits(value):
 
 
 def seed(info, dtype, count):
-    """The same seed gives the same bits, whatever the number of threads; another gives others where it does on the CPU.
+    """The same seed gives the same bits with any number of threads; another seed gives other bits if it does on the CPU.
 
-    Of what is not random the CPU itself may give other bits with more threads.
+    Results that are not random may differ between thread counts on the CPU too.
     """
 
     def run(sample, device, seed=SEED, threads=1):

@@ -1,4 +1,4 @@
-"""What differs between a result of npu and one of the CPU, in words; None if nothing does."""
+"""Describes the difference between a result of npu and one of the CPU as a sentence; None if they agree."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ DEFAULT = {
 
 @dataclasses.dataclass
 class Tolerance:
-    """How far values may be apart. `values=False`: not looked at, only dtype, shape and device are. `strides=True`: these too.
-    `versions=True`: version counters too; `resizes=True`: of results that the call may resize."""
+    """How far values may differ. values=False: only dtype, shape and device are compared. strides=True: strides too.
+    versions=True: version counters too; resizes=True: the call may resize its results."""
 
     overrides: dict = dataclasses.field(default_factory=dict)
     values: bool = True
@@ -31,7 +31,7 @@ class Tolerance:
 
     @staticmethod
     def of(info):
-        """With what the database itself grants the entry in the tests that all entries have."""
+        """The tolerances that the database gives the entry in tests of all entries."""
         overrides = {}
         for decorate in info.decorators:
             if not isinstance(decorate, DecorateInfo) or decorate.cls_name not in (None, "TestCommon", "TestModule"):
@@ -52,7 +52,7 @@ class Tolerance:
 
 
 def difference(npu, cpu, tolerance, where="result", device="npu"):
-    """Of any nest of tuples, lists, dictionaries, tensors and plain values. `device` is where npu's tensors must be."""
+    """Compares nested tuples, lists, dictionaries, tensors and plain values. `device`: the required device of npu's tensors."""
     if isinstance(cpu, torch.Tensor):
         if not isinstance(npu, torch.Tensor):
             return f"{where}: {type(npu).__name__} instead of a tensor"
@@ -94,7 +94,7 @@ def _tensor_difference(npu, cpu, tolerance, where, device):
 
 
 def _strides(tensor):
-    """Those that say where elements are."""
+    """The strides of dimensions with more than one element."""
     if tensor.numel() == 0:
         return []
     return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]

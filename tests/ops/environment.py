@@ -1,9 +1,9 @@
-"""The variables that the device is started with, which a process does once. Cases that need others run in another process.
+"""Environment variables of the device. It reads them once per process, so cases that need other values run in another process.
 
 checked   red zones and poisoned memory; SOFTNPU_MEMORY_CHECK may be given
-cached    the allocator's cache, which the checks of memory switch off, and no task that runs in the call that launches it
+cached    the allocator's cache, which the memory checks switch off; tasks are queued, none runs in the launching call
 
-This module does not import torch, whose databases start the device.
+This module does not import torch, because torch's databases start the device.
 """
 
 import os
@@ -16,10 +16,10 @@ VARIABLES = {
 
 
 def of(id):
-    """The environment of a case."""
+    """The name of the environment that a case needs."""
     return CACHED if id.endswith("/freed") else CHECKED
 
 
 def enter(name):
-    """To be called before the first use of the device."""
+    """Sets the variables. Call it before the first use of the device."""
     os.environ.update(VARIABLES[name])

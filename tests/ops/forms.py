@@ -1,4 +1,4 @@
-"""What is checked of one operator beyond plain calls: arguments that are views or lazy copies, and the transforms of autograd.
+"""Checks of one operator beyond plain calls: arguments that are views or lazy copies, and the transforms of autograd.
 
 Each check is a generator like those of checks.py: sentences, one per difference from the CPU.
 """
@@ -17,7 +17,7 @@ def is_float(value):
 
 
 def mapped(placement, function, op):
-    """The operator called with function(tensor) in the place of each tensor."""
+    """The operator, called with function(tensor) instead of each tensor."""
     input, args, kwargs = _pytree.tree_map_only(
         torch.Tensor, function, (placement.input, tuple(placement.args), dict(placement.kwargs))
     )
@@ -26,7 +26,7 @@ def mapped(placement, function, op):
 
 
 def conj(info, dtype, count):
-    """Arguments that are conjugated when they are read."""
+    """Arguments that are conjugated views."""
     tolerance = Tolerance.of(info)
 
     def view(tensor):
@@ -39,7 +39,7 @@ def conj(info, dtype, count):
 
 
 def neg(info, dtype, count):
-    """Arguments that are negated when they are read."""
+    """Arguments that are negated views."""
     tolerance = Tolerance.of(info)
 
     def view(tensor):
@@ -51,7 +51,7 @@ def neg(info, dtype, count):
 
 
 def cow(info, dtype, count):
-    """Arguments that share memory until they are written: who only reads leaves it at that, who writes does so for himself."""
+    """Arguments that are lazy copies: reading keeps them lazy, and writing one changes no other."""
     tolerance = Tolerance.of(info)
 
     def run(placement, op):

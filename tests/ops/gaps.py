@@ -1,4 +1,4 @@
-"""The known gaps: `known_gaps.yaml`, a list of {id, class, reason}. An id is that of a case, or a glob of such ids."""
+"""The known gaps: `known_gaps.yaml`, a list of {id, class, reason}. An id names a case or is a glob of case ids."""
 
 import dataclasses
 import fnmatch
@@ -12,7 +12,7 @@ CLASSES = ("not offered", "upstream", "bug")
 
 @dataclasses.dataclass
 class Verdict:
-    """What a run came to. It is good if nothing is `wrong`."""
+    """The verdict on a run. The run passes if `wrong` is empty."""
 
     gaps: list  # cases that fail as the file says
     wrong: list  # sentences

@@ -1,7 +1,7 @@
 """The layout axis: a tensor's values in other places of memory.
 
-Each function gives a tensor with its argument's values and its own layout, or the argument where that layout does not apply. The
-last three of LAYOUTS change the shape or the values too: what an operator makes of that, or how it refuses it, the CPU says.
+Each function returns a tensor with its argument's values in the layout of that name, or the argument if the layout does not
+apply. The last three of LAYOUTS also change shape or values; the CPU then gives the expected result or refusal.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from .placement import is_plain
 
 
 def _around(tensor):
-    """What lies in memory between the values: a kernel that reads it gives another result, or meets an index that is none."""
+    """The filler between values: a kernel that reads it gives a wrong result or finds an invalid index."""
     return float("nan") if tensor.dtype.is_floating_point else 0 if tensor.dtype == torch.bool else 113
 
 
@@ -41,7 +41,7 @@ def offset(tensor):
 
 
 def expanded(tensor):
-    """The first of the values along the last dimension that has several, for all of them."""
+    """Expands the first value along the last dimension that has more than one element."""
     wide = [dim for dim, size in enumerate(tensor.shape) if size > 1]
     return tensor.narrow(wide[-1], 0, 1).clone().expand(tensor.shape) if wide else tensor
 
@@ -58,7 +58,7 @@ LAYOUTS = {function.__name__: function for function in (transposed, sliced, offs
 
 
 class Relaid:
-    """A sample with the tensors of its arguments laid out anew. `changed` says whether any was."""
+    """A sample with its argument tensors in another layout. `changed`: whether any tensor changed."""
 
     def __init__(self, sample, function):
         self._function = function
@@ -74,7 +74,8 @@ class Relaid:
         if id(value) not in self._done:
             changed = self._function(value.detach())
             self.changed |= changed.data_ptr() != value.data_ptr() or changed.shape != value.shape
-            self._done[id(value)] = (value, changed.requires_grad_(value.requires_grad))  # alive, so that its id is its own
+            # The value is kept alive, so that its id stays unique.
+            self._done[id(value)] = (value, changed.requires_grad_(value.requires_grad))
         return self._done[id(value)][1]
 
 

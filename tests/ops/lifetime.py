@@ -1,11 +1,11 @@
-"""What is checked of tensors that the program gives up: a call that has not run yet must not depend on them.
+"""The check of freed arguments: a call that has not run yet must not depend on tensors that the program frees.
 
-The stream is held, the operator is called, its arguments are freed, and their memory is filled with other values: memory of the
-device by new tensors, which the allocator puts there, memory of the host by blocks of malloc. Then the stream goes on. A kernel
-that reads memory which the host has freed, or which belongs to another tensor by then, gives a wrong result.
+The check holds the stream, calls the operator, frees its arguments, and fills their memory with other values: device memory by
+new tensors, which the allocator puts there, host memory by blocks of malloc. Then it releases the stream. A kernel that reads
+freed host memory, or memory of another tensor, gives a wrong result.
 
-Operators that wait for the device cannot be called while the stream is held; of these, the launches after the last wait may still
-be pending. The cases need the allocator's cache: environment.py starts the device for them.
+Operators that wait for the device are called without holding the stream; only their launches after the last wait can be pending.
+The cases need the allocator's cache; environment.py sets the variables.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import ctypes
 
 import torch
 
-from ..gate import Gate
+from ..held_stream import HeldStream
 from .checks import attempt, difference, refusal, samples_of, values_are_free
 from .compare import Tolerance
 from .placement import Placement
@@ -29,7 +29,7 @@ PINNED_BLOCKS = 3
 
 @contextlib.contextmanager
 def no_waiting():
-    """A call that waits for the device raises instead."""
+    """Inside the block, a call that waits for the device raises."""
     torch.npu.set_sync_debug_mode("error")
     try:
         yield
@@ -53,13 +53,13 @@ def fill_freed_host_memory():
 
 
 def call_and_free(sample, op, held):
-    """The result of a call whose arguments are gone when it runs, if the stream is held, or may be."""
+    """The result of a call whose arguments are freed before it runs, with or without holding the stream."""
     placement = Placement(sample, "npu")
     sizes = placement.nbytes()
     torch.npu.synchronize()
     with contextlib.ExitStack() as stack:
         if held:
-            stack.enter_context(Gate())
+            stack.enter_context(HeldStream())
             stack.enter_context(no_waiting())
         result = placement.call(op)
         del placement

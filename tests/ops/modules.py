@@ -1,4 +1,4 @@
-"""What is checked of an entry of the module database: outputs, gradients of inputs and parameters, and buffers."""
+"""The checks of an entry of the module database: outputs, gradients of inputs and parameters, and buffers."""
 
 import copy
 import dataclasses
@@ -42,10 +42,10 @@ def module(info, dtype, count, training):
 
 
 def train(info, dtype, count):
-    """As in training."""
+    """Compares a call in training mode."""
     yield from module(info, dtype, count, training=True)
 
 
 def evaluate(info, dtype, count):
-    """As in inference."""
+    """Compares a call in evaluation mode."""
     yield from module(info, dtype, count, training=False)

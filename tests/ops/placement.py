@@ -1,4 +1,4 @@
-"""Copies of a sample on a device: the same values, strides, offsets and sharing of memory, and the memory around them too.
+"""Copies of a sample on a device, with the same values, strides, offsets, shared storages and surrounding memory.
 
 there = Placement(sample, "npu")
 result = there.call(op)
@@ -13,7 +13,7 @@ from torch.utils import _pytree
 
 
 def is_plain(value):
-    """A tensor that is storage, strides and offset and nothing else."""
+    """Whether a tensor consists of storage, strides and offset only."""
     return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and not (
         value.is_nested or value.is_quantized or value.is_conj() or value.is_neg()
     )  # fmt: skip
@@ -31,7 +31,7 @@ class Placement:
         )
 
     def factories(self):
-        """Around a call: a function that takes no tensors makes its results on the device."""
+        """Context of a call: functions without tensor arguments create their results on the device."""
         return contextlib.nullcontext() if self._tensors else torch.device(self.device)
 
     def call(self, function, **more):

@@ -2,10 +2,10 @@
 
     records = run(["a", "b"], execute, Path("build/sweep/quick.jsonl"))      # execute("a") gives a Result
 
-The caller has torch imported and has used no device: each shard of cases is a fork of it. A case that crashes or takes too long
-costs its process; it is booked as crashed or hung, with what the process printed, and another fork goes on behind it. A process
-that computes, or would if the machine let it, has more time than one that sleeps. A shard that has run for long enough makes room
-for another, too. The journal has a line of JSON for each finished case.
+The caller has imported torch and has used no device: each process is a fork of it and runs a part of the cases. A case that
+crashes or takes too long ends its process. It is recorded as crashed or hung, with the output of the process, and a new fork
+continues with the next case. A process that computes or waits for the processor has more time than one that sleeps. A process is
+also replaced after it has run for long enough. The journal has one line of JSON per finished case.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def private_device():
-    """The device, which reads these at its first use, writes to a folder of this run: what other processes hold of it, and their
-    logs, are none of its business."""
+    """Sets variables that the device reads at its first use. Logs and ledger are in a folder of this run, so that other processes
+    do not interfere."""
     with tempfile.TemporaryDirectory(prefix="torch_npu_tests") as folder:
         os.environ.setdefault("ASCEND_PROCESS_LOG_PATH", folder)
         os.environ.setdefault("SOFTNPU_LEDGER_DIR", folder)
@@ -32,7 +32,7 @@ def private_device():
 
 
 def report(wrong, table, begin, file):
-    """Prints what is wrong and the table, writes both to `file` if there is one, and gives the status of the command."""
+    """Prints problems and table, writes both to `file` if given, and returns the exit status of the command."""
     text = "\n".join([*wrong, "", *table])
     print(text)
     print(f"{len(wrong)} unexpected, {time.monotonic() - begin:.0f} s")
@@ -43,7 +43,7 @@ def report(wrong, table, begin, file):
 
 @dataclasses.dataclass
 class Result:
-    """status: passed, failed, or skipped if there was nothing to compare; of the runner itself: crashed and hung."""
+    """status: passed, failed, or skipped (no comparison was possible); the runner adds crashed and hung."""
 
     status: str
     detail: str = ""
@@ -57,11 +57,11 @@ class Limits:
     shard_size: int = 100  # cases of a process
     shard_seconds: float = 900
     case_seconds: float = 60
-    patience: int = 5  # times as long as that for a process that does not sleep
+    patience: int = 5  # factor of the limit for a process that does not sleep
 
 
 class Shard:
-    """A process with cases to run. It sends a line before and a line after each of them."""
+    """A process with cases to run. It sends one line before and one line after each case."""
 
     def __init__(self, ids, execute, limits):
         self.left = list(ids)
@@ -110,7 +110,7 @@ class Shard:
         return False
 
     def read(self):
-        """The records that arrived, and whether the process closed its end."""
+        """The records that arrived, and whether the process closed the pipe."""
         data = os.read(self.pipe, 1 << 20)
         *lines, self._rest = (self._rest + data).split(b"\n")
         records = []
@@ -123,9 +123,9 @@ class Shard:
         return records, not data
 
     def finish(self, late):
-        """The record of the case that the process did not survive; None if there is none."""
+        """The record of the case that ended the process, or None."""
         if late:
-            os.kill(self.pid, signal.SIGABRT)  # faulthandler shows where it was
+            os.kill(self.pid, signal.SIGABRT)  # faulthandler prints its stack
             time.sleep(0.2)
             os.kill(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
@@ -143,7 +143,7 @@ class Shard:
 
 
 def _sleeps(pid):
-    """Whether all threads wait for something that is not the processor."""
+    """Whether all threads sleep, so that none waits for the processor."""
     return all(_state(thread) == "S" for thread in Path(f"/proc/{pid}/task").iterdir())
 
 
@@ -159,7 +159,7 @@ def _record(id, result, seconds):
 
 
 def load(journal):
-    """The records of a journal by case. A last line that was cut off is as if it were not there."""
+    """The records of a journal by case. An incomplete last line is ignored."""
     records = {}
     if not journal.exists():
         return records
@@ -173,7 +173,7 @@ def load(journal):
 
 
 def run(ids, execute, journal, limits=None, known=(), progress=lambda record, done: None):
-    """Runs execute(id) for each id that is not among the `known` records, and gives the records of all ids."""
+    """Runs execute(id) for each id that is not among the `known` records, and returns the records of all ids."""
     limits = limits or Limits()
     records = {record["case"]: record for record in known if record["case"] in set(ids)}
     todo = [id for id in ids if id not in records]

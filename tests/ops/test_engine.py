@@ -1,4 +1,4 @@
-"""The sweep notices what it is there to notice: a wrong operator, a crash, a hang, a gap that is none."""
+"""The sweep finds wrong operators, crashes, hangs, and gaps that no longer fail."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from . import environment, gaps, runner
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What is planted -> the check that must find it, and what it says.
+# Planted fault -> (check that must find it, its message).
 FAULTS = {
     "x + on_npu(x)": ("forward", "not close"),
     "x.double() if on_npu(x) else x + 0": ("forward", "dtype torch.float64 instead of torch.float32"),
@@ -53,7 +53,7 @@ sys.path.insert(0, sys.argv[1])
 import torch
 from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
 
-from tests.memory_faults import write_beside
+from tests.memory.memory_faults import write_beside
 from tests.ops import checks, forms, lifetime
 from tests.ops.cases import Case
 
@@ -101,10 +101,10 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def planted(python):
-    """(body, check) -> (status, detail) of operators made of what is planted."""
+    """(body, check) -> (status, detail) of the planted operators."""
     everything = [(body, check) for body, (check, _) in FAULTS.items()] + PASSING
     found = {}
-    checked = {"SOFTNPU_MEMORY_CHECK": "redzone,poison"}  # whatever this process has
+    checked = {"SOFTNPU_MEMORY_CHECK": "redzone,poison"}  # overrides the value of this process
     for name, variables in {**environment.VARIABLES, environment.CHECKED: checked}.items():
         cases = [(body, check) for body, check in everything if environment.of(f"planted/{check}") == name]
         done = python(PLANT, ROOT, json.dumps(cases), **variables)
@@ -122,7 +122,7 @@ def test_a_planted_fault_is_found(planted, body):
 
 
 @pytest.mark.parametrize(("body", "check"), PASSING)
-def test_what_is_right_or_random_or_not_written_passes(planted, body, check):
+def test_right_random_and_unwritten_results_pass(planted, body, check):
     assert planted[body, check] == ("passed", "")
 
 
@@ -177,7 +177,7 @@ def judge(states, entries, full=True):
     return gaps.judge(records, entries, list(states), full)
 
 
-def test_failures_that_are_known_are_gaps():
+def test_known_failures_are_gaps():
     verdict = judge({"a/x": "failed", "a/y": "crashed", "b/x": "passed"}, [gap("a/*")])
     assert (verdict.gaps, verdict.wrong) == (["a/x", "a/y"], [])
 
@@ -194,7 +194,7 @@ def test_failures_that_are_known_are_gaps():
         ({"a": "failed"}, [gap("a", reason=" ")], "needs id, class"),
     ],
 )
-def test_what_is_unexpected_is_named(states, entries, words):
+def test_unexpected_results_are_named(states, entries, words):
     assert words in judge(states, entries).wrong[0]
 
 

@@ -1,4 +1,4 @@
-"""Every operator and module of PyTorch's databases gives on npu what it gives on the CPU, but for the known gaps."""
+"""Every operator and module of PyTorch's databases gives the results of the CPU, except for the known gaps."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def test_the_whole_sweep_passes():
     check("--full")
 
 
-# Cases that the list of gaps names. It may only become smaller; whoever closes a gap lowers it.
+# The number of cases in the list of gaps. Lower it when you close a gap; never raise it.
 GAPS = 53
 
 

@@ -94,7 +94,7 @@ def upstream(options):
         if record["status"] not in ("passed", "skipped"):
             print(f"[{done}/{len(chosen)}] {record['case']}: {record['status']}", flush=True)
 
-    # A file is imported anew by each process, so that a process takes many tests.
+    # Each process imports the file again, so a process runs many tests.
     limits = runner.Limits(options.jobs, 400, 1e9, options.seconds)
     records = runner.run(chosen, files.execute, journal, limits, progress=progress)
     entries = [entry for entry in gaps.load(KNOWN) if str(entry.get("id")).split("::")[0] in names]

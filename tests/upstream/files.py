@@ -24,7 +24,7 @@ class Collected(Result):
 
 
 class Outcome(unittest.TestResult):
-    """The result of one test: what went wrong first."""
+    """The result of one test: its first failure."""
 
     def __init__(self):
         super().__init__()
@@ -61,7 +61,7 @@ class Files:
         self._classes = {}
 
     def collect(self, file):
-        """The tests of the file for npu, in the order of their names, as `tests`."""
+        """Sets `tests` to the file's tests for npu, sorted by name."""
         return Collected(
             "passed",
             tests=[
@@ -83,14 +83,14 @@ class Files:
         return self._classes[file]
 
     def _import(self, file):
-        # Read when PyTorch makes the classes of a device out of those of the file.
+        # PyTorch reads it when it instantiates the file's classes for a device.
         os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "npu"
         import torch  # noqa: F401
         import torch_npu  # noqa: F401
         from torch.testing._internal import common_device_type, common_optimizers
 
         base = common_device_type.PrivateUse1TestBase
-        base.setUpClass()  # or the first class has another name than the rest
+        base.setUpClass()  # without it the first class is named differently
         for optimizer in common_optimizers.optim_db:
             if "cuda" in optimizer.supports_fused_on and "npu" not in optimizer.supports_fused_on:
                 optimizer.supports_fused_on = (*optimizer.supports_fused_on, "npu")

@@ -1,4 +1,4 @@
-"""`python -m tests.upstream` on a checkout with one small test file: what it runs, books and prints."""
+"""`python -m tests.upstream` on a checkout with one small test file: which tests it runs, counts and prints."""
 
 import os
 import subprocess
@@ -55,7 +55,7 @@ def checkout(folder):
     return folder
 
 
-def test_books_each_test_of_the_device(tmp_path):
+def test_every_test_of_the_device_is_counted(tmp_path):
     report = tmp_path / "report"
     done = upstream(checkout(tmp_path), "test_small", "--report", report)
     assert done.returncode == 1, done.stderr
@@ -73,7 +73,7 @@ def test_chosen_tests_pass(tmp_path):
     assert "0 unexpected" in done.stdout
 
 
-def test_names_what_the_checkout_lacks(tmp_path):
+def test_a_file_that_the_checkout_lacks_is_named(tmp_path):
     done = upstream(checkout(tmp_path), "test_small", "test_absent")
     assert done.returncode == 2
     assert f"{tmp_path}/test has no test_absent.py" in done.stderr

@@ -1,4 +1,4 @@
-// Shapes of elementwise operators, and of those that move elements about.
+// Shapes of elementwise operators, and of flip and roll.
 #include <ATen/Dispatch_v2.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
@@ -34,7 +34,7 @@ Outputs<1> number_first(const at::Scalar& self, const at::Tensor& other) {
 Outputs<1> where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
   TORCH_CHECK(condition.scalar_type() == at::kBool || condition.scalar_type() == at::kByte,
               "where expected condition to be a boolean tensor, but got a tensor with dtype ", condition.scalar_type());
-  // Any of them may be a number on the CPU, which does not change the shape.
+  // A 0-dim CPU tensor does not change the shape.
   const at::Tensor& on_device = !condition.is_cpu() ? condition : !self.is_cpu() ? self : other;
   const auto shape = [&](const at::Tensor& x) { return std::cref(x.is_cpu() && x.dim() == 0 ? on_device : x); };
   Output output = broadcast({shape(condition), shape(self), shape(other)}, at::result_type(self, other));

@@ -1,4 +1,4 @@
-// Checks and shapes of what reads or writes by an index or a mask.
+// Checks and shapes of operators that take an index or a mask.
 #include <ATen/Context.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>

@@ -5,12 +5,12 @@ namespace torch_npu::infer {
 
 namespace {
 
-// Statistics of a normalisation are kept in float32 when a half-precision input meets float32 parameters.
+// The dtype of the statistics: float32 for a half-precision input with float32 parameters.
 at::ScalarType statistics_dtype(const at::Tensor& input, const OptionalTensor& parameter) {
   return is_given(parameter) && at::isReducedFloatingType(input.scalar_type()) ? parameter->scalar_type() : input.scalar_type();
 }
 
-// All share one dtype, or a half-precision input meets parameters of float32.
+// Throws unless all have one dtype, or the input has half precision and the parameters are float32.
 void check_mixed_dtypes(const at::Tensor& input, std::initializer_list<std::reference_wrapper<const OptionalTensor>> parameters) {
   const auto differs = [&](const OptionalTensor& tensor) { return is_given(tensor) && tensor->dtype() != input.dtype(); };
   if (std::none_of(parameters.begin(), parameters.end(), differs)) return;

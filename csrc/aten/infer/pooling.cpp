@@ -1,4 +1,4 @@
-// Shapes of pooling, and of its undoing.
+// Shapes of pooling and unpooling.
 #include <ATen/Context.h>
 #include <ATen/native/Pool.h>
 
@@ -40,7 +40,7 @@ Window window_of(at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef
   return {three(kernel), three(stride.empty() ? kernel : stride), three(padding), three(dilation)};
 }
 
-// The size behind the window, after the checks of PyTorch.
+// The output size, after PyTorch's checks.
 std::array<int64_t, 3> pooled(const at::Tensor& self, const Window& window, bool ceil_mode) {
   TORCH_CHECK(self.dim() == 4 || self.dim() == 5, "non-empty 4D or 5D (batch mode) tensor expected for input");
   const auto& [kernel, stride, padding, dilation] = window;
@@ -57,7 +57,7 @@ std::array<int64_t, 3> pooled(const at::Tensor& self, const Window& window, bool
   return sizes;
 }
 
-// A volume of `sizes` in the order of dimensions of `self`, which may lack a batch.
+// A volume of `sizes` in the memory format of `self`, which may have no batch dimension.
 Output volume_like(const at::Tensor& self, at::IntArrayRef sizes) {
   Output output = sized(sizes, self.options());
   if (self.dim() == 5) {
@@ -132,7 +132,7 @@ void fractional_max_pool(const at::Tensor& self, at::IntArrayRef kernel_size, at
                          const at::Tensor& random_samples) {
   const auto rank = static_cast<int64_t>(output_size.size());
   const bool has_shape = kernel_size.size() == output_size.size() && (self.dim() == rank + 1 || self.dim() == rank + 2);
-  if (!has_shape) return;  // the shape function refuses it
+  if (!has_shape) return;  // the shape function throws for it
   const int64_t batch = self.dim() == rank + 2 ? self.size(0) : 1;
   TORCH_CHECK(random_samples.scalar_type() == self.scalar_type(), "Expect _random_samples to have the same dtype as input");
   TORCH_CHECK(random_samples.dim() == 3, "Expect _random_samples to have 3 dimensions, got ", random_samples.dim());

@@ -1,4 +1,4 @@
-// Shapes of reductions and of sums along a dimension.
+// Shapes of reductions and cumulative sums.
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>
 

@@ -1,4 +1,4 @@
-// Shapes of convolutions, and of sampling, padding and columns of images and volumes.
+// Shapes of convolutions, and of grid sampling, padding, im2col and col2im.
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/GridSamplerUtils.h>
 #include <ATen/native/Padding.h>

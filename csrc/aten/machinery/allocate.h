@@ -1,4 +1,6 @@
-// Uninitialised tensors on the current device, and the checks on tensors that a caller gave to be written.
+// Uninitialised tensors on the current device, and checks on tensors that the caller passes as output.
+//
+//   at::Tensor out = empty(self.sizes(), at::kFloat);
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,22 +15,31 @@ inline at::Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype) { return em
 
 at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, caffe2::TypeMeta dtype);
 
-// The layout of `like`, which is non-overlapping and dense.
+// With the strides of `like`, which must be non-overlapping and dense.
 at::Tensor empty_as(const at::Tensor& like, caffe2::TypeMeta dtype);
 inline at::Tensor empty_as(const at::Tensor& like) { return empty_as(like, like.dtype()); }
 
-// As a shape function asks for it: strides if any, else a memory format if any, else contiguous.
+// With the strides, if there are any; else in the memory format of the options, if they have one; else contiguous.
 at::Tensor empty_output(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options);
 
-// Gives `out` the wanted shape (with PyTorch's warning when it had another one) or says in PyTorch's words why it cannot.
+// Gives `out` these sizes, with PyTorch's warning if it had others. Throws PyTorch's error if dtype or device differ.
 void resize_output(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options);
 
-// The end of an out= form that has its result already: cast to the dtype of `out`, copied to its device.
+// Resizes `out` and copies `result` into it, with a cast to its dtype. For out= forms that have computed their result.
 at::Tensor& store(const at::Tensor& result, at::Tensor& out);
 
-// An in-place call cannot change its tensor's dtype, device or sizes.
+// The out= form of a function that returns a new tensor. `Arguments` are the types of its parameters:
+//   m.impl("mm.dtype_out", TORCH_FN((out_form<mm, const at::Tensor&, const at::Tensor&, at::ScalarType>)));
+template <auto kFunction, class... Arguments>
+at::Tensor& out_form(Arguments... arguments, at::Tensor& out) {
+  const at::Tensor result = kFunction(arguments...);
+  resize_output(out, result.sizes(), {}, result.options());
+  return out.copy_(result);
+}
+
+// Throws PyTorch's error if an in-place call would change the dtype, device or sizes of its tensor.
 void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::TensorOptions& options);
-// Nor can that of an operator that broadcasts make its tensor larger.
+// Throws PyTorch's error if `self` does not have the broadcast sizes of both.
 void check_inplace_broadcast(const at::Tensor& self, const at::Tensor& other);
 
 }  // namespace torch_npu

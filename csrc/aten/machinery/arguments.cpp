@@ -75,7 +75,7 @@ void TensorArg::give_shape_to(const at::Tensor& tensor) const {
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(at::IntArrayRef(sizes, rank));
 }
 
-TensorListArg::TensorListArg(at::ITensorListRef tensors, Access access) : size_(tensors.size()) {
+TensorListArg::TensorListArg(at::ITensorListRef tensors, Access access) : size_(tensors.size()), tensors_(tensors) {
   c10::SmallVector<const aclTensor*, 32> handles;
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) {
@@ -94,7 +94,19 @@ TensorListArg::TensorListArg(at::ITensorListRef tensors, Access access) : size_(
 
 TensorListArg::~TensorListArg() { ACL_FN(aclDestroyTensorList)(descriptor_); }
 
-std::string TensorListArg::describe() const { return c10::str(size_, " tensors"); }
+std::string TensorListArg::describe() const {
+  constexpr size_t kMostShown = 8;
+  std::string text;
+  size_t shown = 0;
+  for (const at::Tensor& tensor : tensors_) {
+    if (shown++ == kMostShown) {
+      text += ", ...";
+      break;
+    }
+    text += (text.empty() ? "" : ", ") + describe_tensor(tensor.defined() ? tensor.unsafeGetTensorImpl() : nullptr);
+  }
+  return c10::str(size_, " tensors [", text, "]");
+}
 
 aclScalar* ScalarArg::make(const c10::Scalar& scalar) {
   if (scalar.isFloatingPoint()) {

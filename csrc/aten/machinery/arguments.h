@@ -1,5 +1,9 @@
-// Descriptors: what one argument of an aclnn call looks like to the device. Each is made for one call and destroyed after it; the
-// device copies what it needs in phase one. A descriptor keeps nothing alive but what it made itself.
+// Descriptors of the arguments of an aclnn call.
+//
+//   launch(relu, TensorArg(self), OutputArg(out));     // aten/machinery/launch.h
+//
+// A descriptor lives for one call: the device copies it in phase one. It owns the tensors that it made itself and borrows all
+// others.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -19,16 +23,16 @@
 
 namespace torch_npu {
 
-// The device's name of a dtype. An error for what no device knows (quantized, bits).
+// The device's code of a dtype. Throws TypeError for a dtype that no device has (quantized, bits).
 aclDataType acl_dtype(at::ScalarType dtype);
 
-// A new descriptor of a tensor on the current device. Memory that is shared until somebody writes to it stays shared for
-// readers; for writers the tensor gets its own first.
+// A new descriptor of a tensor on the current device. With kWrite, a storage that is copied on write is copied first.
 enum class Access { kRead, kWrite };
 template <Access kAccess>
 aclTensor* make_descriptor(const c10::TensorImpl* tensor);
 
-// A tensor that may be missing: undefined, an empty optional, or std::nullopt. Borrows; for parameters only.
+// A tensor that may be missing: undefined, an empty optional, or std::nullopt. It borrows the tensor, so use it for parameters
+// only.
 class TensorOrNone {
  public:
   TensorOrNone(std::nullopt_t) : tensor_(nullptr) {}
@@ -45,7 +49,7 @@ class TensorOrNone {
 
 namespace detail {
 
-// The device's dtypes by c10::ScalarType; -1 where it has none.
+// The device's codes by c10::ScalarType; -1 for a dtype that it lacks.
 extern const std::array<int8_t, static_cast<size_t>(c10::ScalarType::NumOptions)> acl_dtypes;
 [[noreturn]] void refuse_dtype(at::ScalarType dtype);
 
@@ -54,7 +58,7 @@ extern const std::array<int8_t, static_cast<size_t>(c10::ScalarType::NumOptions)
   return device.type() == kDeviceType && device.index() == thread_state().current_device;
 }
 
-// Whether readers are asked to conjugate or negate what memory holds.
+// Whether it is a conjugated or negated view, whose memory holds other values.
 [[gnu::always_inline]] inline bool is_marked(const c10::TensorImpl* tensor) {
   return tensor->key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}));
 }
@@ -87,11 +91,11 @@ template <Access kAccess>
                                  1, kAccess == Access::kWrite ? storage.mutable_data() : const_cast<void*>(storage.data()));
 }
 
-// A tensor that the device reads, or, as OutputArg, writes.
+// A tensor that the device reads.
 class TensorArg {
  public:
-  // A 0-dim CPU tensor is copied to the current device, a conjugated or negated view is made plain; any other tensor that is not
-  // on the current device is refused.
+  // A 0-dim CPU tensor is copied to the current device. A conjugated or negated view is resolved. Throws for any other tensor
+  // that is not on the current device.
   explicit TensorArg(TensorOrNone tensor) : tensor_(tensor.impl()) {
     if (tensor_ == nullptr) return;
     if (C10_UNLIKELY(!detail::is_plain(tensor_))) read_instead();
@@ -108,7 +112,7 @@ class TensorArg {
   aclTensor* get() const { return descriptor_; }
   std::string describe() const;
 
-  // After a call whose result shape depends on data: makes `tensor`, over the same memory, as large as the device says.
+  // After a call whose output sizes depend on data: gives `tensor` the sizes that the device has set in the descriptor.
   void give_shape_to(const at::Tensor& tensor) const;
 
  protected:
@@ -125,20 +129,21 @@ class TensorArg {
   [[noreturn]] void refuse_to_write() const;
   void refuse_overlap() const;
 
-  at::Tensor readable_;  // what the device reads in the tensor's place
+  at::Tensor readable_;  // the copy that the device reads, if one was made
   const c10::TensorImpl* tensor_;
   aclTensor* descriptor_ = nullptr;
 };
 
-// Nothing can stand in for what is written: the tensor itself must be plain, on the current device, and have no two elements in
-// one place.
+// A tensor that the device writes. Throws unless it is on the current device, no conjugated or negated view, and has no two
+// elements at one address.
 class OutputArg : public TensorArg {
  public:
   explicit OutputArg(TensorOrNone tensor) : TensorArg(tensor, Written::kApart) {}
   explicit OutputArg(const at::Tensor& tensor) : OutputArg(TensorOrNone(tensor)) {}
 };
 
-// For operators that write one value, or say nothing about which of several values stays: elements may lie in one place.
+// The same without the check for two elements at one address: for operators that write one value, or do not define which of
+// several values is kept.
 class OverlappingOutputArg : public TensorArg {
  public:
   explicit OverlappingOutputArg(TensorOrNone tensor) : TensorArg(tensor, Written::kOverlapping) {}
@@ -147,7 +152,7 @@ class OverlappingOutputArg : public TensorArg {
 
 class TensorListArg {
  public:
-  // An undefined tensor is passed as a tensor of no elements: the indices of x[:, i] have such holes.
+  // An undefined tensor is passed as an empty one: the indices of x[:, i] contain such tensors.
   explicit TensorListArg(at::ITensorListRef tensors) : TensorListArg(tensors, Access::kRead) {}
   ~TensorListArg();
   TensorListArg(const TensorListArg&) = delete;
@@ -162,6 +167,7 @@ class TensorListArg {
   size_t size_;
 
  private:
+  at::ITensorListRef tensors_;  // the caller's list, for describe()
   c10::SmallVector<at::Tensor, 2> readable_;
   aclTensorList* descriptor_;
 };
@@ -171,7 +177,7 @@ class OutputListArg : public TensorListArg {
   explicit OutputListArg(at::ITensorListRef tensors) : TensorListArg(tensors, Access::kWrite) {}
 };
 
-// A list that may be missing: an empty one.
+// An empty list is passed as null.
 class OptionalTensorListArg : public TensorListArg {
  public:
   using TensorListArg::TensorListArg;
@@ -214,7 +220,7 @@ class ScalarListArg {
   aclScalarList* descriptor_;
 };
 
-// A missing list is null, an empty one is a descriptor of length 0.
+// A missing list is passed as null, an empty one as a descriptor of length 0.
 class IntArrayArg {
  public:
   explicit IntArrayArg(at::OptionalIntArrayRef values);
@@ -261,7 +267,7 @@ class BoolArrayArg {
   aclBoolArray* descriptor_;
 };
 
-// A number or truth value for messages. A number of one byte is a number, not a character.
+// A number or bool as text for messages. An int8_t is written as a number, not as a character.
 template <class Value>
 std::string number_text(Value value) {
   if constexpr (std::is_same_v<Value, bool>) {
@@ -274,7 +280,7 @@ std::string number_text(Value value) {
   }
 }
 
-// A value that is passed as it is.
+// A number or bool, which C passes by value.
 template <class Value>
 class PlainArg {
  public:

@@ -1,5 +1,5 @@
-// A short cut past PyTorch's autograd kernel for calls that autograd has no interest in: no operand is tracked, or gradients are
-// off. The kernel costs as much as a small operator, and most calls are such: backward formulas, optimizers, inference.
+// Skips PyTorch's autograd kernel for calls that need no gradient: no operand is tracked, or gradients are off. Most calls in
+// backward formulas, optimizers and inference are such calls, and the kernel costs as much as a small operator.
 //
 //   const AutogradKernel exp_kernel("aten::exp", "");
 //
@@ -9,9 +9,9 @@
 //     return at::_ops::exp::redispatch(kDeviceKeys, self);
 //   }
 //
-// The dispatcher chooses the kernel of the device, so that one that a user has registered for PrivateUse1 is called in every
-// mode. A user's kernel for AutogradPrivateUse1 takes the place of the short cut; where there is one for Autograd, the short cut
-// is not taken. For operators that return new tensors and write to none.
+// The dispatcher chooses the device's kernel, so a kernel that a user registers for PrivateUse1 is called in every mode. A user's
+// kernel for AutogradPrivateUse1 replaces the bypass; a user's kernel for Autograd disables it. Only for operators that return
+// new tensors and write to none.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -22,7 +22,7 @@
 
 #include <optional>
 
-#include "aten/machinery/kernel_slot.h"
+#include "aten/machinery/dispatch_entry.h"
 
 namespace torch_npu {
 
@@ -53,7 +53,7 @@ inline bool is_untracked(const c10::List<std::optional<at::Tensor>>& tensors, bo
 
 }  // namespace detail
 
-// Whether nothing stands between autograd and the device that has a say; `keys` are those that the dispatcher gave.
+// Whether no dispatch key between autograd and the device handles the call; `keys` are those that the dispatcher passed.
 inline bool is_seen_by_device_alone(c10::DispatchKeySet keys) {
   using c10::DispatchKey;
   constexpr c10::DispatchKeySet kOthers({DispatchKey::Python, DispatchKey::Fake, DispatchKey::FuncTorchDynamicLayerBackMode,
@@ -63,7 +63,7 @@ inline bool is_seen_by_device_alone(c10::DispatchKeySet keys) {
   return !keys.has_any(kOthers);
 }
 
-// PyTorch's autograd kernel of an operator. To be made when the plugin is loaded, before users register kernels.
+// PyTorch's autograd kernel of an operator. Construct it when the plugin is loaded, before users register kernels.
 class AutogradKernel {
  public:
   AutogradKernel(const char* name, const char* overload) : slot_(name, overload, c10::DispatchKey::AutogradOther) {}
@@ -77,11 +77,11 @@ class AutogradKernel {
   }
 
  private:
-  KernelSlot slot_;
+  DispatchEntry slot_;
 };
 
-// Keys that lead to PyTorch's autograd kernel and from there to the device. What comes before autograd has had its turn, although
-// its key may still be there: Python's dispatcher would call us again without end.
+// Keys that lead to PyTorch's autograd kernel and from there to the device. Keys before autograd are removed: they have been
+// handled, and Python's dispatcher would call this kernel again without end.
 inline c10::DispatchKeySet with_autograd(c10::DispatchKeySet keys) {
   return (keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradOther);
 }

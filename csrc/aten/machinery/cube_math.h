@@ -1,8 +1,8 @@
-// Which arithmetic matrix products and convolutions may use: torch.npu.matmul and torch.npu.conv.
+// The arithmetic that matrix products and convolutions may use; set by torch.npu.matmul and torch.npu.conv.
 //
 //   aclnnMm(self, mat2, out, cube_math_type());
 //
-// Values are aclnn's cubeMathType. softnpu takes them and computes in the operands' own type whatever they say. Thread-safe.
+// Values are aclnn's cubeMathType. softnpu ignores them and computes in the dtype of the operands. Thread-safe.
 #pragma once
 
 #include <c10/macros/Export.h>

@@ -47,7 +47,7 @@ inline c10::DeviceIndex index_of(const c10::List<std::optional<at::Tensor>>& ten
 
 class DeviceScope {
  public:
-  // Tensors, optional tensors, tensor lists, devices. With none of them on an npu the current device stays.
+  // Takes tensors, optional tensors, tensor lists and devices. If none of them is on an npu, the current device stays.
   template <class... Operands>
   explicit DeviceScope(const Operands&... operands) : state_(detail::thread_state()), previous_(state_.current_device) {
     c10::DeviceIndex index = detail::kNone;

@@ -18,7 +18,7 @@ namespace torch_npu {
 
 namespace {
 
-// ---- what is known about past calls ----
+// ---- statistics ----
 
 struct Counters {
   std::mutex mutex;
@@ -36,7 +36,7 @@ std::atomic<bool>& strict_switch() {
   return strict;
 }
 
-// True for the first call of a name that is not `forced`.
+// Returns true for the first call of `name` that is not forced.
 bool count(const std::string& name, bool forced) {
   Counters& known = counters();
   const std::lock_guard lock(known.mutex);
@@ -58,7 +58,7 @@ bool is_npu(const at::Tensor& tensor) { return tensor.defined() && tensor.device
 
 class FallbackCall {
  public:
-  // `host`: where CPU keeps kernels for tensors of the layout in question.
+  // `host` is the dispatch key of the CPU kernels for the layout of the tensors.
   FallbackCall(const c10::OperatorHandle& op, torch::jit::Stack& stack, c10::DispatchKey host = c10::DispatchKey::CPU)
       : op_(op),
         host_(host),
@@ -67,7 +67,7 @@ class FallbackCall {
         first_(stack.size() - schema_.arguments().size()),
         arguments_(stack.begin() + static_cast<int64_t>(first_), stack.end()) {}
 
-  // `forced`: somebody asked for it, so that nothing is said about it and strict mode does not forbid it.
+  // A forced call does not warn, and strict mode allows it.
   void run(bool forced) {
     find_device();
     refuse_if_impossible(forced);
@@ -93,8 +93,8 @@ class FallbackCall {
     }
   }
 
-  // The npu of the tensors, or of a device argument. Two devices in one call are an error, as everywhere in PyTorch; only a
-  // number of the host may be read beside tensors of npu.
+  // Sets device_ to the npu of the tensors, or of a device argument. Throws if the tensors are on two devices, except for a 0-dim
+  // CPU tensor that is only read.
   void find_device() {
     const auto agree = [&](const at::Tensor& tensor) {
       if (!is_npu(tensor)) return;
@@ -142,10 +142,10 @@ class FallbackCall {
 
   at::Tensor to_cpu(const at::Tensor& tensor) {
     if (!is_npu(tensor)) return tensor;
-    at::Tensor& copy = copies_[tensor.unsafeGetTensorImpl()];  // the same tensor twice stays one tensor
+    at::Tensor& copy = copies_[tensor.unsafeGetTensorImpl()];  // an argument that is passed twice is copied once
     if (copy.defined()) return copy;
     copy = tensor.to(at::kCPU);
-    // A kernel for compressed tensors keeps what the gradient needs if its arguments ask for one.
+    // A kernel for compressed tensors saves its inputs for the gradient if they require one.
     if (host_ == c10::DispatchKey::SparseCsrCPU && tensor.requires_grad()) copy.requires_grad_();
     return copy;
   }

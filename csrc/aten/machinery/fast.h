@@ -1,10 +1,11 @@
-// The cheap shape path: when an operator's tensors agree in device, dtype, sizes and dense strides, its output is known without
-// its shape function. A rule says which dtype it has. tests/test_fast_path.py holds every row with a rule against PyTorch.
+// The fast path of shape inference. If the tensors of an operator agree in device, dtype, sizes and dense strides, its output has
+// the same sizes and strides, and the shape function is skipped. A rule gives the dtype of the output.
+// tests/operators/test_fast_path.py compares every row that has a rule with PyTorch.
 //
-//   promote    arithmetic: the inputs' dtype; neither bool nor complex, where operators differ
+//   promote    arithmetic: the inputs' dtype; not for bool and complex, for which operators differ
 //   same       the same for operators of one tensor
 //   floating   the inputs' dtype, floating point only
-//   truth      bool, whatever the inputs are but complex
+//   truth      bool; not for complex inputs
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +16,8 @@
 
 namespace torch_npu {
 
-// Whether `tensor` is a number of the host that the device may take as a Scalar beside `partner` without changing the result: a
-// Python number, or a 0-dim CPU tensor of the partner's dtype.
+// Whether `tensor` can be passed to the device as a Scalar without changing the result: it is a Python number, or a 0-dim CPU
+// tensor with the dtype of `partner`.
 inline bool is_host_scalar(const at::Tensor& tensor, const at::Tensor& partner) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   return impl->is_cpu() && impl->dim() == 0 && (impl->is_wrapped_number() || impl->dtype() == partner.dtype());
@@ -41,8 +42,8 @@ caffe2::TypeMeta result_dtype(const at::Tensor& input) {
   return kRule == Rule::kTruth ? caffe2::TypeMeta::Make<bool>() : input.dtype();
 }
 
-// Dense on an npu, and TensorIterator would lay its result out the same way: a dimension of size 1, whose stride means nothing,
-// has the stride that it would give.
+// Whether the tensor is dense, on an npu, and has the strides that TensorIterator would give to a result. Those include the
+// strides of dimensions of size 1.
 inline bool is_plain(const c10::TensorImpl* tensor) {
   if (tensor->device().type() != kDeviceType || tensor->layout() != at::kStrided) return false;
   const bool contiguous = tensor->is_contiguous();
@@ -68,7 +69,7 @@ bool applies(const at::Tensor& first, const Tensors&... others) {
   return is_plain(impl) && (is_like(others.unsafeGetTensorImpl(), impl) && ...) && has_dtype<kRule>(first.scalar_type());
 }
 
-// Whether a Scalar is there and leaves the dtype of a tensor alone. Bools never fit: some operators refuse them.
+// Whether the scalar is given and does not change the dtype by promotion. Bools never fit, since some operators refuse them.
 inline bool fits(const at::Scalar& scalar, at::ScalarType dtype) {
   if (at::isFloatingType(dtype)) return !scalar.isComplex() && !scalar.isBoolean();
   return at::isIntegralType(dtype, /*includeBool=*/false) && scalar.type() == at::kLong;
@@ -81,7 +82,7 @@ bool fit(const at::Tensor& tensor, const Scalars&... scalars) {
   return (fits(scalars, tensor.scalar_type()) && ...);
 }
 
-// Whether `number` is a Python number that leaves the dtype of `tensor` alone.
+// Whether `number` is a Python number that does not change the dtype of `tensor` by promotion.
 inline bool is_fitting_number(const at::Tensor& number, const at::Tensor& tensor) {
   const c10::TensorImpl* impl = number.unsafeGetTensorImpl();
   if (!impl->is_wrapped_number() || !impl->is_cpu()) return false;
@@ -90,7 +91,7 @@ inline bool is_fitting_number(const at::Tensor& number, const at::Tensor& tensor
   return number.scalar_type() == at::kDouble && at::isFloatingType(dtype);
 }
 
-// Whether `out` can be written as it is: the layout of `input`, the rule's dtype, and not a shifted view of an input's memory.
+// Whether `out` has the layout of `input` and the rule's dtype, and shares no memory with an input other than the whole tensor.
 template <Rule kRule, class... Tensors>
 bool can_write(const at::Tensor& out, const at::Tensor& input, const Tensors&... others) {
   const auto apart = [&](const at::Tensor& tensor) {

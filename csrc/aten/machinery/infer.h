@@ -1,6 +1,9 @@
-// Shapes and dtypes of what operators return that ATen has no shape function for: the `infer` key of ops.yaml names one of these.
-// Each takes the operator's arguments, makes the checks that PyTorch's own code makes, and touches no memory. Those that return
-// nothing only check: ATen has the shape, or the operator writes to its arguments alone. infer/ has a file for each family.
+// Shape functions of operators that have none in ATen. The `infer` key of ops.yaml names one of them.
+//
+//   auto [out] = allocate(infer::flip(self, dims));
+//
+// Each takes the operator's arguments, makes PyTorch's checks, and reads no memory. A function that returns void only checks:
+// ATen has the shape, or the operator only writes to its arguments. infer/ has a file for each family.
 #pragma once
 
 #include <array>
@@ -21,7 +24,7 @@ template <class... Rest>
 Outputs<1> like_self_of_two(const at::Tensor& /*grad*/, const at::Tensor& self, const Rest&...) {
   return {formatted_like(self)};
 }
-// The same sizes, contiguous.
+// The sizes of self, contiguous.
 template <class... Rest>
 Outputs<1> dense_like_self(const at::Tensor& self, const Rest&...) {
   return {sized(self.sizes(), self.options())};
@@ -37,7 +40,7 @@ Outputs<1> one_like_self(const at::Tensor& self, const Rest&...) {
 
 // ---- elementwise.cpp ----
 
-// A complex number has no place among real ones; the words are those of its conversion.
+// Throws PyTorch's conversion error for a complex number and a real dtype.
 void check_real(const at::Scalar& value, at::ScalarType dtype);
 inline Outputs<1> truth(const at::Tensor& self) { return {elementwise(self, at::kBool)}; }
 Outputs<1> absolute(const at::Tensor& self);
@@ -77,7 +80,7 @@ Outputs<1> extreme(const at::Tensor& self, const Rest&...) {
   outputs[0].casts = true;
   return outputs;
 }
-// Values and positions along one dimension, which may not be empty; `name` says who asks.
+// Values and positions along one dimension, which may not be empty. Error messages start with `name`.
 Outputs<2> along_dim(const char* name, const at::Tensor& self, int64_t dim, bool keepdim);
 inline Outputs<2> median(const at::Tensor& self, int64_t dim, bool keepdim) { return along_dim("median()", self, dim, keepdim); }
 inline Outputs<2> mode(const at::Tensor& self, int64_t dim, bool keepdim) { return along_dim("mode()", self, dim, keepdim); }
@@ -105,7 +108,7 @@ void embedding_renorm(const at::Tensor& self, const at::Tensor& indices, double 
 
 // ---- linalg.cpp ----
 
-// These check what ATen's shape functions do not: that matrices have one dtype.
+// ATen's shape functions do not check that the matrices have one dtype; these do.
 void mm(const at::Tensor& self, const at::Tensor& mat2);
 void addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
            const at::Scalar& alpha);
@@ -123,10 +126,10 @@ Outputs<1> trace(const at::Tensor& self);
 Outputs<1> cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> compute_mode);
 Outputs<1> cdist_backward(const at::Tensor& grad, const at::Tensor& x1, const at::Tensor& x2, double p, const at::Tensor& cdist);
 Outputs<1> pdist(const at::Tensor& self, double p);
-// The sizes of `self`, matrices by columns.
+// The sizes of `self`, with matrices in column-major order.
 Outputs<1> columns(const at::Tensor& self, const at::Tensor& A, bool upper);
 Outputs<1> matrix_exp(const at::Tensor& self);
-// These refuse to go without pivots, as the CPU does.
+// Throw without pivoting, as the CPU does.
 void lu(const at::Tensor& A, bool pivot);
 inline void lu_factor(const at::Tensor& A, bool pivot, bool /*check_errors*/) { lu(A, pivot); }
 
@@ -187,7 +190,7 @@ Outputs<3> group_norm_backward(const at::Tensor& grad_out, const at::Tensor& inp
 
 // ---- spatial.cpp ----
 
-// What a convolution and its gradients are laid out in: channels last if input or weight is.
+// The memory format of a convolution and its gradients: channels last if that of the input or the weight is.
 at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight);
 Outputs<1> convolution(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias, at::IntArrayRef stride,
                        at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
@@ -199,7 +202,7 @@ Outputs<1> col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntAr
 Outputs<1> channel_shuffle(const at::Tensor& self, int64_t groups);
 Outputs<1> reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding);
 inline Outputs<1> padded_backward(const at::Tensor&, const at::Tensor& self, at::IntArrayRef) { return {formatted_like(self)}; }
-// Of two or three spatial dimensions.
+// For two or three spatial dimensions.
 Outputs<1> grid_sampler(const at::Tensor& input, const at::Tensor& grid, int64_t interpolation_mode, int64_t padding_mode,
                         bool align_corners);
 Outputs<2> grid_sampler_backward(const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& grid,

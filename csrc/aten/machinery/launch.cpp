@@ -10,7 +10,7 @@ namespace torch_npu {
 namespace {
 
 void report_failure(NPUStream stream, const char* name) {
-  constexpr int32_t kShortest = 1;  // millisecond: the stream is idle
+  constexpr int32_t kShortest = 1;  // in milliseconds; the stream is idle, so this does not wait
   const aclError code = ACL_FN(aclrtSynchronizeStreamWithTimeout)(stream.stream(), kShortest);
   if (code == ACL_SUCCESS || detail::is_timeout(code)) [[likely]]
     return;
@@ -41,7 +41,7 @@ void refuse(const char* name, aclnnStatus status, std::initializer_list<std::str
   const std::string reason = acl::describe(static_cast<aclError>(status), name);
   const auto says = [&](const char* words) { return reason.find(words) != std::string::npos; };
   const bool is_dtype = says("not implemented for") || says("not supported for complex types");
-  const std::string given = acl::printable(join(arguments));
+  const std::string given = printable(join(arguments));
   TORCH_CHECK_NOT_IMPLEMENTED(!is_dtype, reason, "\nArguments: ", given);
   TORCH_CHECK(false, reason, "\nArguments: ", given);
 }

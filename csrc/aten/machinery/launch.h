@@ -1,11 +1,11 @@
-// One aclnn call: phase one with descriptors, workspace, phase two on the current stream of the current device.
+// One aclnn call: phase one with descriptors, then the workspace, then phase two on the current stream of the current device.
 //
 //   constinit Function<const aclTensor*, aclTensor*> relu{"aclnnRelu"};
-//   launch(relu, TensorArg(self), TensorArg(out));
+//   launch(relu, TensorArg(self), OutputArg(out));
 //
-// launch() returns when the work is queued. It throws when the device refuses the call, with the function, its arguments and the
-// device's own reason; a failure of the queued work surfaces at the next synchronising call. Thread-safe.
-// Code outside the generated files uses call::aclnnX(...) from aten/calls.h instead.
+// launch() returns when the work is queued. If the device refuses the call, it throws with the function, its arguments and the
+// device's reason. A failure of the queued work is thrown by the next synchronising call. Thread-safe.
+// Hand-written code calls call::aclnnX(...) of the generated plugin/calls.h instead.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ class Function {
     const PlanFunction known = plan_.load(std::memory_order_acquire);
     return C10_LIKELY(known != nullptr) ? known : bind();
   }
-  // Only after plan().
+  // Call plan() first.
   RunFunction run() const { return run_.load(std::memory_order_relaxed); }
 
  private:
@@ -52,7 +52,7 @@ struct EntryPoints {
   RunFunction run;
 };
 
-// Throws naming function and library if the device library lacks it.
+// Throws NotImplementedError with function and library if the device library lacks it.
 EntryPoints find_function(const char* name);
 
 void run_with_workspace(NPUStream stream, const char* name, RunFunction run, uint64_t workspace_size, aclOpExecutor* executor);
@@ -76,7 +76,7 @@ auto Function<Parameters...>::bind() -> PlanFunction {
   return plan;
 }
 
-// Inlined, so that the state of the thread is looked up once for all arguments.
+// Inlined, so that all arguments share one look-up of the thread's state.
 template <class... Parameters, class... Args>
 [[gnu::always_inline]] inline void launch(Function<Parameters...>& function, const Args&... args) {
   static_assert(sizeof...(Parameters) == sizeof...(Args));
@@ -89,8 +89,8 @@ template <class... Parameters, class... Args>
   after_launch(stream, function.name(), [&] { return detail::join({args.describe()...}); });
 }
 
-// After the launch of an operator that may refuse values, such as indices: if it is over already and has failed, throws that now
-// and not at the next wait. Does not wait.
+// After the launch of an operator that may refuse values, such as indices (`checks_values` in softnpu/ops/aclnn.yaml): throws its
+// error now if it has failed already. Does not wait; a later failure is thrown by the next synchronising call.
 void report_if_over(const char* name);
 
 }  // namespace torch_npu

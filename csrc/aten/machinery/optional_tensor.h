@@ -1,4 +1,6 @@
-// Tensors that an operator can be called without: None and an undefined tensor mean the same.
+// Optional tensor arguments. None and an undefined tensor both mean that the argument is not given.
+//
+//   if (is_given(weight)) out = out * *weight;
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +13,7 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 inline bool is_given(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
 
-// As ATen's shape functions take it.
+// The type that ATen's shape functions take.
 inline at::OptionalTensorRef borrowed(const OptionalTensor& tensor) {
   return is_given(tensor) ? at::OptionalTensorRef(*tensor) : at::OptionalTensorRef();
 }

@@ -1,4 +1,5 @@
-// What an operator returns, said before it exists: new tensors, tensors without memory, or the caller's own are made from it.
+// Descriptions of an operator's results. New tensors and meta tensors are made from them, and tensors of the caller are checked
+// against them.
 //
 //   auto [out] = allocate(Outputs<1>{like(self)});                                            // the functional form
 //   Results<1> results(infer::promoted(self, other), {out});                                   // the out= form
@@ -22,21 +23,21 @@ using Sizes = c10::SmallVector<int64_t, 6>;
 
 struct Output {
   Sizes sizes{};
-  Sizes strides{};  // empty: contiguous, or as the options' memory format says
+  Sizes strides{};  // empty: those of the options' memory format, or contiguous
   at::TensorOptions options{};
-  bool wanted = true;               // false: the operator returns an undefined tensor here
-  bool casts = false;               // an out= tensor may have another dtype, as elementwise operators allow it
-  at::Tensor made{};                // defined: what shape inference had to make anyway
-  std::vector<at::Tensor> apart{};  // what an out= tensor may share no memory with
+  bool wanted = true;               // false: the result is an undefined tensor
+  bool casts = false;               // an out= tensor may have another dtype, as for elementwise operators
+  at::Tensor made{};                // the result, if shape inference has made it already
+  std::vector<at::Tensor> apart{};  // an out= tensor may share no memory with these
 };
 
 template <size_t N>
 using Outputs = std::array<Output, N>;
 
-// The sizes of `tensor`, in its own order of dimensions if it is dense or permuted.
+// The sizes of `tensor`, dense, with the dimensions in memory in the same order.
 Output like(const at::Tensor& tensor, at::ScalarType dtype);
 inline Output like(const at::Tensor& tensor) { return like(tensor, tensor.scalar_type()); }
-// The same as the result of an elementwise operator.
+// The same for an elementwise operator, whose out= tensor may have another dtype.
 inline Output elementwise(const at::Tensor& tensor, at::ScalarType dtype) {
   Output output = like(tensor, dtype);
   output.casts = true;
@@ -47,8 +48,8 @@ Output formatted_like(const at::Tensor& tensor);
 inline Output sized(at::IntArrayRef sizes, const at::TensorOptions& options) {
   return {.sizes = Sizes(sizes), .options = options.memory_format({})};
 }
-// The broadcast of all operands, laid out as TensorIterator does it; it also refuses operands of two devices. Number-like
-// operands may be on CPU.
+// The broadcast of all operands, with the strides of TensorIterator. Throws for operands on two devices, except for 0-dim CPU
+// tensors.
 Output broadcast(std::initializer_list<std::reference_wrapper<const at::Tensor>> operands, at::ScalarType dtype);
 
 template <size_t N>
@@ -62,7 +63,7 @@ std::array<at::Tensor, N> allocate(const Outputs<N>& outputs) {
   return tensors;
 }
 
-// The same without memory, for shape propagation.
+// The same as meta tensors, for shape propagation.
 template <size_t N>
 std::array<at::Tensor, N> allocate_meta(const Outputs<N>& outputs) {
   std::array<at::Tensor, N> tensors;
@@ -73,11 +74,11 @@ std::array<at::Tensor, N> allocate_meta(const Outputs<N>& outputs) {
   return tensors;
 }
 
-// Gives `given` the shape of `output`, or says in PyTorch's words why it cannot. Returns a stand-in if the dtypes differ and may,
-// else an undefined tensor.
+// Resizes `given` to `output`, or throws PyTorch's error. If the dtypes differ and `output` casts, returns a temporary tensor of
+// the result's dtype; else an undefined tensor.
 at::Tensor prepare_output(const at::Tensor& given, const Output& output);
 
-// Where an out= form writes: the caller's tensors, or stand-ins where the caller wants another dtype than the result has.
+// The tensors that an out= form writes: those of the caller, or temporary ones where the caller's dtype is another one.
 template <size_t N>
 class Results {
  public:
@@ -89,7 +90,7 @@ class Results {
 
   const at::Tensor& output(size_t index) const { return proxies_[index].defined() ? proxies_[index] : given_[index].get(); }
 
-  // Casts stand-ins into the caller's tensors. To be called after the launch.
+  // Casts temporary tensors into those of the caller. Call it after the launch.
   void finish() const {
     for (size_t index = 0; index < N; ++index) {
       if (proxies_[index].defined()) given_[index].get().copy_(proxies_[index]);

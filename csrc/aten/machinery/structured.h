@@ -1,10 +1,11 @@
-// The two classes that turn a structured operator's shape function into outputs on this device.
+// Outputs of structured operators, by the shape function of ATen.
 //
-//   Functional<at::meta::structured_add_Tensor, 1> op;      op.meta(self, other, alpha);   // allocates what meta() asks for
-//   Into<at::meta::structured_add_Tensor, 1, Form::kOut> op({out});   op.meta(...);        // checks or resizes what the caller
-//   gave call::aclnnAdd(self, other, alpha, op.output(0));
+//   Functional<at::meta::structured_add_Tensor, 1> op;                 // op.meta() allocates the outputs
+//   Into<at::meta::structured_add_Tensor, 1, Form::kOut> op({out});    // op.meta() checks or resizes the caller's tensors
+//   op.meta(self, other, alpha);
+//   call::aclnnAdd(self, other, alpha, op.output(0));
 //
-// meta() is PyTorch's own: shapes, promotion, overlap and argument checks are those of CPU, word for word.
+// meta() is PyTorch's own function: shapes, promotion, overlap and argument checks are those of the CPU, with the same messages.
 // The device must be current before meta() runs. One object serves one call.
 #pragma once
 
@@ -33,7 +34,7 @@ enum class Form { kOut, kInplace };
 
 namespace detail {
 
-// A TensorIterator wants to hear of each output after it exists.
+// A TensorIterator has to be told about each output after it exists.
 template <class Meta>
 void tell_iterator(Meta& op, int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                    at::TensorOptions options TORCH_NPU_NAMES_PARAMETER) {
@@ -70,11 +71,11 @@ class Into final : public Meta {
  public:
   explicit Into(std::array<std::reference_wrapper<at::Tensor>, N> given) : given_(given) {}
 
-  // Where the device writes: the caller's tensor, or a stand-in when the operator insists on other strides or the tensor is a
-  // conjugated or negated view.
+  // The tensor that the device writes: that of the caller, or a temporary one if the operator needs other strides or the tensor
+  // is a conjugated or negated view.
   const at::Tensor& output(int index) const { return proxies_[index].defined() ? proxies_[index] : given_[index].get(); }
 
-  // Copies stand-ins into the caller's tensors. To be called after the launch.
+  // Copies temporary tensors into those of the caller. Call it after the launch.
   void finish() {
     for (int index = 0; index < N; ++index) {
       if (proxies_[index].defined()) given_[index].get().copy_(proxies_[index]);
@@ -109,7 +110,7 @@ class Into final : public Meta {
   std::array<at::Tensor, N> proxies_;
 };
 
-// For operators of one output that are written by hand: the shape function with `arguments`, then run(output).
+// For hand-written operators with one output: calls the shape function with `arguments`, then run(output).
 template <class Meta, class Run, class... Arguments>
 at::Tensor compute(Run run, const Arguments&... arguments) {
   Functional<Meta, 1> op;

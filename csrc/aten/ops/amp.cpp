@@ -7,7 +7,7 @@
 #include <torch/library.h>
 
 #include "aten/machinery/device_scope.h"
-#include "core/controls.h"
+#include "core/overflow.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {

@@ -1,5 +1,4 @@
-// Assertions on values that only the device knows. Nobody waits for them: one that fails is raised by the next call that
-// synchronises, with its message.
+// Assertions on values in device memory. They do not wait: the next synchronising call throws the message of one that failed.
 #include <torch/library.h>
 
 #include "aten/machinery/device_scope.h"
@@ -21,7 +20,7 @@ void assert_async_message(const at::Tensor& self, std::string_view message) {
   assert_nonzero(self, message.empty() ? "Assertion is failed" : std::string(message));
 }
 
-// The token orders assertions in a graph.
+// Compiled graphs order assertions by their tokens.
 at::Tensor functional_assert_async(const at::Tensor& self, std::string_view message, const at::Tensor& token) {
   assert_async_message(self, message);
   return token.clone();

@@ -1,4 +1,4 @@
-// Scaled dot product attention: one fused call where the device has it, PyTorch's composition otherwise.
+// Scaled dot product attention: one fused call if the device can compute it, else PyTorch's composition.
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
@@ -33,7 +33,7 @@ at::Tensor empty_in_order_of(const at::Tensor& like) {
   return empty_strided(like.sizes(), at::infer_dense_strides(like.sizes(), like.strides()), like.dtype());
 }
 
-// A tensor of torch.func's transforms. The fused operator has neither a batching rule nor a forward-mode derivative.
+// Whether it is a tensor of a torch.func transform. The fused operator has neither a batching rule nor a forward-mode derivative.
 bool is_transformed(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet kTransforms({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
   return tensor.key_set().has_any(kTransforms);
@@ -68,7 +68,7 @@ attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& valu
   at::Tensor out = empty_in_order_of(query);
   at::Tensor logsumexp = empty({batch, length, heads}, at::toOpMathType(query.scalar_type())).transpose(1, 2);
   call::aclnnSoftAttention(query, key, value, mask, dropout, is_causal, scale_of(query, scale), out, logsumexp);
-  // A compiled program saves seed and offset of the dropout for its backward, whether or not there is one.
+  // A compiled program saves seed and offset for its backward pass even without dropout.
   at::Tensor seed = empty({}, at::kLong), offset = empty({}, at::kLong);
   return {std::move(out), std::move(logsumexp), {}, {}, length, key.size(2), std::move(seed), std::move(offset), {}};
 }
@@ -89,7 +89,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
 
 enum MaskType : int64_t { kSourceMask = 0, kPaddingMask = 1 };
 
-// What is added to the scores: minus infinity where the mask is true.
+// The mask as a tensor to add to the scores: minus infinity where it is true.
 OptionalTensor additive_mask(const OptionalTensor& mask, std::optional<int64_t> type, const at::Tensor& query) {
   if (!mask.has_value() || !mask->defined()) return std::nullopt;
   at::Tensor shaped = *mask;

@@ -1,5 +1,5 @@
-// Automatic mixed precision: PyTorch's own lists of operators that run in the lower precision, in float32, or in the widest of
-// their arguments' dtypes, for torch.autocast("npu"). What no list names runs as it is.
+// torch.autocast("npu"): PyTorch's own lists of operators that run in the lower precision, in float32, or in the widest dtype of
+// their arguments. All other operators run unchanged.
 #include <ATen/Functions.h>
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>

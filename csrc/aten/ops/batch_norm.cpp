@@ -1,4 +1,4 @@
-// Batch normalisation under its newer names, with a reserve that nothing is kept in.
+// Batch normalisation under its newer names. The reserve that they return is empty.
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
 #include <torch/library.h>

@@ -1,4 +1,4 @@
-// The backward pass of convolutions, and those that are called by the name of one implementation: all are the convolution of the
+// The backward pass of convolutions, and convolutions that are named after one implementation. All call the convolution of the
 // device.
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -20,7 +20,7 @@ constexpr int64_t kOnes[] = {1, 1, 1}, kZeros[] = {0, 0, 0};
 Ints ones(size_t rank) { return {kOnes, rank}; }
 Ints zeros(size_t rank) { return {kZeros, rank}; }
 
-// A single image is a batch of one. Volumes come out contiguous whatever the input is, as on CPU.
+// A single image is a batch of one. Volumes are contiguous, as on the CPU.
 at::Tensor convolve(const at::Tensor& self, const at::Tensor& weight, const OptionalTensor& bias, Ints stride, Ints padding,
                     Ints dilation, bool transposed, Ints output_padding) {
   const bool single = self.dim() + 1 == weight.dim();
@@ -105,7 +105,7 @@ at::Tensor& slow_conv_transpose2d_out(const at::Tensor& self, const at::Tensor& 
                                                dilation);
 }
 
-// What nobody asked for stays undefined.
+// Gradients that the mask does not select are undefined.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Tensor& grad_output, const at::Tensor& input,
                                                                     const at::Tensor& weight, Ints stride, Ints padding,
                                                                     Ints dilation, bool transposed, Ints output_padding,
@@ -124,6 +124,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Te
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }
 
+// The CPU has no kernel for it.
+at::Tensor conv_depthwise2d(const at::Tensor& self, const at::Tensor& weight, at::IntArrayRef kernel_size,
+                            const OptionalTensor& bias, at::IntArrayRef stride, at::IntArrayRef padding,
+                            at::IntArrayRef dilation) {
+  TORCH_CHECK(weight.dim() == 4 && weight.sizes().slice(2) == kernel_size, "kernel_size ", kernel_size,
+              " is not that of the weight, ", weight.sizes());
+  TORCH_CHECK(self.dim() == 4, "expected an input of 4 dimensions, got ", self.dim());
+  return at::convolution(self, weight, bias, stride, padding, dilation, /*transposed=*/false, /*output_padding=*/{0, 0},
+                         /*groups=*/self.size(1));
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -140,6 +151,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("slow_conv_transpose2d.out", TORCH_FN(slow_conv_transpose2d_out));
   m.impl("slow_conv_transpose3d", TORCH_FN(slow_conv_transpose3d));
   m.impl("slow_conv_transpose3d.out", TORCH_FN(slow_conv_transpose3d_out));
+  m.impl("_conv_depthwise2d", TORCH_FN(conv_depthwise2d));
+  m.impl("_conv_depthwise2d.out",
+         TORCH_FN(
+             (out_form<conv_depthwise2d, const at::Tensor&, const at::Tensor&, Ints, const OptionalTensor&, Ints, Ints, Ints>)));
 }
 
 }  // namespace torch_npu

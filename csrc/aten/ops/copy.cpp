@@ -15,7 +15,7 @@
 #include "aten/machinery/allocate.h"
 #include "aten/machinery/autograd_bypass.h"
 #include "aten/machinery/device_scope.h"
-#include "aten/machinery/kernel_slot.h"
+#include "aten/machinery/dispatch_entry.h"
 #include "core/memory/host_allocator.h"
 #include "core/stream/event.h"
 #include "core/stream/stream.h"
@@ -28,14 +28,14 @@ namespace {
 
 bool is_npu(const at::Tensor& tensor) { return tensor.device().type() == kDeviceType; }
 
-// The same memory without the marks that ask readers to conjugate or negate.
+// The same memory as a tensor that is neither a conjugated nor a negated view.
 at::Tensor unmarked(at::Tensor tensor) {
   if (tensor.is_conj()) tensor = at::_conj(tensor);
   if (tensor.is_neg()) tensor = at::_neg_view(tensor);
   return tensor;
 }
 
-// Both hold the same elements at the same places of a dense block.
+// Whether both have one dtype and the same dense layout, so that their bytes can be copied.
 bool same_dense_layout(const at::Tensor& a, const at::Tensor& b) {
   return a.dtype() == b.dtype() && a.sizes() == b.sizes() &&
          ((a.is_contiguous() && b.is_contiguous()) || (a.strides() == b.strides() && a.is_non_overlapping_and_dense()));
@@ -124,7 +124,7 @@ void copy_between_devices(const at::Tensor& dst, const at::Tensor& src) {
   if (!landing.is_same(dst)) call::aclnnInplaceCopy(dst, landing);
 }
 
-// Another accelerator's memory is out of reach of the NPU.
+// For the memory of another kind of accelerator, which the NPU cannot access.
 void copy_through_host(const at::Tensor& dst, const at::Tensor& src) {
   const at::Tensor staged = src.cpu();
   dst.copy_(staged);
@@ -164,9 +164,9 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 }
 
 const AutogradKernel autograd_kernel("aten::_local_scalar_dense", "");
-const KernelSlot* device_kernel;
+const DispatchEntry* device_kernel;
 
-// Its result has no gradient, so operands need not be asked. A direct call, as item() has no time for guards and the dispatcher.
+// The result has no gradient, so operands need no check. The kernel is called directly, since item() is on a hot path.
 at::Scalar local_scalar_dense_autograd(c10::DispatchKeySet keys, const at::Tensor& self) {
   if (!autograd_kernel.may_be_skipped(keys)) return at::_ops::_local_scalar_dense::redispatch(with_autograd(keys), self);
   if (C10_LIKELY(device_kernel->is_unchanged())) return local_scalar_dense(self);
@@ -207,7 +207,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
-  device_kernel = new KernelSlot("aten::_local_scalar_dense", "", c10::DispatchKey::PrivateUse1);
+  device_kernel = new DispatchEntry("aten::_local_scalar_dense", "", c10::DispatchKey::PrivateUse1);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense_autograd)); }

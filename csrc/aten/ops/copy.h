@@ -1,8 +1,8 @@
 // Copies between tensors of any device, dtype and layout.
 //
-// On one npu a copy is one device call in stream order. Between host and npu the bytes are moved densely: a conversion or a
-// change of layout happens on the device for what comes from it, on the host for what comes from there. Such a copy is over when
-// copy_() returns, unless it is non-blocking and the host side is pinned. Between two npus both current streams wait for it.
+// On one npu a copy is one device call in stream order. Between host and npu dense bytes are moved; the source side converts the
+// dtype and the layout first. Such a copy has finished when copy_() returns, unless it is non-blocking and the host memory is
+// pinned. Between two npus the current streams of both wait for the copy.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "acl/visible_devices.h"
-#include "aten/machinery/override.h"
+#include "aten/machinery/kernel_override.h"
 #include "core/guard.h"
 #include "core/memory/out_of_memory.h"
 
@@ -103,6 +103,12 @@ torch::jit::Operator with_schema_of(const torch::jit::Operator& op, void (*run)(
 }
 
 }  // namespace
+
+std::optional<std::string> name_without_cuda(std::string_view name) {
+  constexpr std::string_view kCuda = "cuda";
+  if (name != kCuda && !name.starts_with("cuda:")) return std::nullopt;
+  return "npu" + std::string(name.substr(kCuda.size()));
+}
 
 CudaAlias::CudaAlias() : guard_of_cuda_(registered_guard().load()) {
   acl::follow_visible_devices_of_cuda(true);

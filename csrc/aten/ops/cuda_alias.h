@@ -14,6 +14,9 @@
 #include <torch/library.h>
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace torch_npu {
@@ -31,9 +34,12 @@ class C10_EXPORT CudaAlias {
   const c10::impl::DeviceGuardImplInterface* const guard_of_cuda_;
 };
 
-// The device that is meant: npu:1 for cuda:1, every other device as it is.
+// npu:1 for cuda:1, every other device unchanged.
 inline c10::Device without_cuda(c10::Device device) {
   return device.is_cuda() ? c10::Device(c10::DeviceType::PrivateUse1, device.index()) : device;
 }
+
+// "npu" for "cuda" and "npu:1" for "cuda:1". Nothing for every other text.
+C10_EXPORT std::optional<std::string> name_without_cuda(std::string_view name);
 
 }  // namespace torch_npu

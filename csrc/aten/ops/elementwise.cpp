@@ -1,18 +1,25 @@
 // Elementwise operators whose device call needs more than the schema's arguments.
 #include <ATen/ExpandUtils.h>
+#include <ATen/OpMathType.h>
 #include <ATen/ScalarOps.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/native/BinaryOps.h>
 #include <ATen/native/Gelu.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/UnaryOps.h>
 #include <ATen/ops/_add_relu.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/bitwise_left_shift.h>
 #include <ATen/ops/bitwise_right_shift.h>
 #include <ATen/ops/div_meta.h>
+#include <ATen/ops/frexp_native.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_meta.h>
 #include <ATen/ops/glu_backward_jvp_native.h>
+#include <ATen/ops/mvlgamma_native.h>
 #include <ATen/ops/ne.h>
+#include <ATen/ops/pow.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sgn_meta.h>
 #include <ATen/ops/sub.h>
@@ -84,7 +91,7 @@ at::Tensor& div_mode_inplace(at::Tensor& self, const at::Tensor& other, Rounding
   return div_mode_into<Form::kInplace>(self, other, rounding, self);
 }
 
-// ---- sign of a number, or of a complex one its direction ----
+// ---- sgn ----
 
 auto direction(const at::Tensor& self) {
   return [&self](const at::Tensor& out) {
@@ -107,7 +114,7 @@ at::Tensor& sgn_into(const at::Tensor& self, at::Tensor& out) {
 
 at::Tensor& sgn_inplace(at::Tensor& self) { return sgn_into<Form::kInplace>(self, self); }
 
-// ---- shifts, whose operators have names of their own; `Bits` is a tensor or a number ----
+// ---- __lshift__ and __rshift__; `Bits` is a tensor or a number ----
 
 template <class Bits>
 at::Tensor shift_left(const at::Tensor& self, const Bits& bits) {
@@ -126,7 +133,7 @@ at::Tensor& shift_right_inplace(at::Tensor& self, const Bits& bits) {
   return self.bitwise_right_shift_(bits);
 }
 
-// ---- numbers in the place of those that are none or infinite ----
+// ---- nan_to_num ----
 
 struct Range {
   double lowest;
@@ -173,7 +180,7 @@ at::Tensor& addmm_activation_out(const at::Tensor& self, const at::Tensor& mat1,
 
 at::Tensor rsub(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) { return at::sub(other, self, alpha); }
 
-// A number as a tensor beside `self` that promotes as numbers do.
+// A number as a 0-dim tensor that takes part in type promotion as a number.
 at::Tensor number_beside(const at::Tensor& self, const at::Scalar& number) {
   at::Tensor tensor = c10::scalar_to_tensor(number).to(self.device());
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -188,10 +195,10 @@ at::Tensor& add_relu_scalar_inplace(at::Tensor& self, const at::Scalar& other, c
   return at::_add_relu_(self, number_beside(self, other), alpha);
 }
 
-// Only a number that is none differs from itself.
+// NaN is the only number that differs from itself.
 at::Tensor isnan(const at::Tensor& self) { return at::ne(self, self); }
 
-// The weight is already shaped to broadcast.
+// The weight has a shape that broadcasts to `self`.
 at::Tensor prelu(const at::Tensor& self, const at::Tensor& weight) {
   TORCH_CHECK_NOT_IMPLEMENTED(self.is_floating_point(), "\"prelu_cpu\" not implemented for '", self.scalar_type(), "'");
   return at::where(self > 0, self, weight * self);
@@ -202,7 +209,7 @@ std::tuple<at::Tensor, at::Tensor> prelu_backward(const at::Tensor& grad, const 
   return {at::where(positive, grad, weight * grad), at::where(positive, at::Scalar(0), self * grad)};
 }
 
-// ---- complex numbers: their two parts are real tensors of one view ----
+// ---- complex numbers: real and imaginary parts are views ----
 
 at::Tensor& conj_physical_out(const at::Tensor& self, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == out.scalar_type(), "Found dtype ", out.scalar_type(), " but expected ", self.scalar_type());
@@ -240,6 +247,20 @@ at::Tensor& polar_out(const at::Tensor& abs, const at::Tensor& angle, at::Tensor
   return complex_out(abs * angle.cos(), abs * angle.sin(), out);
 }
 
+// ---- stubs of frexp and ldexp; mvlgamma is PyTorch's own function ----
+
+void frexp(at::TensorIteratorBase& operands) {
+  const DeviceScope scope(operands.tensor(0));
+  call::aclnnSoftFrexp(operands.tensor(2), operands.tensor(0), operands.tensor(1));
+}
+
+// Computed in the wider type, since the power of two may overflow or underflow where the product does not.
+void ldexp(at::TensorIteratorBase& operands) {
+  const at::Tensor& self = operands.tensor(1);
+  const at::ScalarType wide = at::toOpMathType(self.scalar_type());
+  operands.tensor(0).copy_(self.to(wide) * at::pow(2., operands.tensor(2).to(wide)));
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -273,6 +294,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("conj_physical_", TORCH_FN(conj_physical_inplace));
   m.impl("complex.out", TORCH_FN(complex_out));
   m.impl("polar.out", TORCH_FN(polar_out));
+  m.impl("frexp.Tensor_out", TORCH_FN(at::native::frexp_out));
+  m.impl("mvlgamma.out", TORCH_FN(at::native::mvlgamma_out));
 }
 
 }  // namespace torch_npu
+
+namespace at::native {
+
+REGISTER_PRIVATEUSE1_DISPATCH(frexp_stub, &torch_npu::frexp)
+REGISTER_PRIVATEUSE1_DISPATCH(ldexp_stub, &torch_npu::ldexp)
+
+}  // namespace at::native

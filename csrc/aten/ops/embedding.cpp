@@ -1,4 +1,5 @@
-// Gradients of embeddings, and bags of them: forward is one device call, backward a gather of the bags' gradients into the rows.
+// Gradients of embeddings, and embedding bags. The forward pass of a bag is one device call; the backward pass adds the gradient
+// of each bag to its rows.
 #include <ATen/OpMathType.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/native/EmbeddingBag.h>
@@ -51,7 +52,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
   at::Tensor offset2bag = empty({indices.numel()}, dtype);
   at::Tensor bag_size = empty({bags}, dtype);
   at::Tensor max_indices = is_max ? empty({bags, weight.size(1)}, dtype) : empty({bags}, dtype);
-  // The device's function waits without an end; this wait can be interrupted.
+  // The device function waits for its inputs and cannot be interrupted; this wait can.
   report_sync("aten::_embedding_bag", "the device checks the offsets and indices before the call returns");
   getCurrentNPUStream().synchronize();
   call::aclnnEmbeddingBag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,

@@ -1,4 +1,4 @@
-// Tensors without data, ranges, and what concerns a tensor's memory as a whole.
+// Uninitialised tensors, ranges, windows, triangle indices, and operators on whole storages.
 #include <ATen/Dispatch.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/RangeUtils.h>
@@ -148,7 +148,7 @@ at::Tensor kaiser_window_default(int64_t length, OptionalDtype dtype, OptionalLa
   return kaiser_window(length, /*periodic=*/true, kDefaultBeta, dtype, layout, device, pin_memory);
 }
 
-// ---- positions of a triangle ----
+// ---- triangle indices ----
 
 using IndicesCall = void (*)(int64_t row, int64_t col, int64_t offset, const at::Tensor& out);
 

@@ -1,4 +1,4 @@
-// Fourier transforms. Their results lie in memory as the CPU's library leaves them; what out= gets is a copy.
+// Fourier transforms. Results have the strides of the CPU's results. An out= tensor gets a copy.
 #include <ATen/WrapDimUtilsMulti.h>
 #include <torch/library.h>
 
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "aten/machinery/allocate.h"
+#include "aten/machinery/device_check.h"
 #include "aten/machinery/device_scope.h"
-#include "aten/machinery/one_device.h"
 #include "aten/machinery/outputs.h"
 #include "plugin/calls.h"
 
@@ -19,26 +19,26 @@ using Numbers = std::vector<int64_t>;
 
 bool is_one_of(at::IntArrayRef dims, int64_t dim) { return std::find(dims.begin(), dims.end(), dim) != dims.end(); }
 
-// The library knows neither other types nor an empty batch.
+// The CPU's FFT library supports neither other dtypes nor empty tensors.
 void check_signal(const at::Tensor& self, at::IntArrayRef dims) {
   const at::ScalarType real = c10::toRealValueType(self.scalar_type());
   TORCH_CHECK(real == at::kFloat || real == at::kDouble,
               "Fourier transforms don't support tensors of type: ", self.scalar_type());
   TORCH_CHECK(self.numel() > 0 || dims.empty(), "Fourier transforms don't support empty tensors");
-  at::dim_list_to_bitset(dims, self.dim());  // each of them once
+  at::dim_list_to_bitset(dims, self.dim());  // throws if a dimension is given twice
   for (const int64_t dim : dims) {
     TORCH_CHECK_INDEX(dim >= 0 && dim < self.dim(), "Dimension out of range (expected to be in range of [0, ", self.dim() - 1,
                       "], but got ", dim, ")");
   }
 }
 
-// Sorts [begin, end) by falling strides.
+// Sorts [begin, end) by descending strides.
 void sort_dims(Numbers::iterator begin, Numbers::iterator end, at::IntArrayRef strides) {
   std::stable_sort(begin, end,
                    [&](int64_t a, int64_t b) { return strides[static_cast<size_t>(a)] > strides[static_cast<size_t>(b)]; });
 }
 
-// Dense, the dimensions that are not transformed outside, in the order of their strides, and then `dims` as they come.
+// Dense strides: first the dimensions that are not transformed, by descending strides, then `dims` in their order.
 Numbers strides_after(at::IntArrayRef strides, at::IntArrayRef dims, at::IntArrayRef out_sizes) {
   Numbers order(strides.size());
   std::iota(order.begin(), order.end(), 0);
@@ -73,7 +73,7 @@ at::Tensor fft_c2c(const at::Tensor& self, at::IntArrayRef dims, int64_t normali
   return out;
 }
 
-// All but the last dimension as complex numbers, then the last one.
+// Transforms all dimensions except the last as complex numbers, then the last one to real numbers.
 at::Tensor fft_c2r(const at::Tensor& self, at::IntArrayRef dims, int64_t normalization, int64_t last_dim_size) {
   TORCH_CHECK(self.is_complex(), "Only supports complex dtypes, but found: ", self.scalar_type());
   TORCH_CHECK(!dims.empty(), "a complex to real transform needs a dimension");
@@ -124,11 +124,11 @@ at::Tensor& fft_r2c_out(const at::Tensor& self, at::IntArrayRef dims, int64_t no
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_fft_c2c", TORCH_FN(fft_c2c));
-  m.impl("_fft_c2c.out", TORCH_FN(OneDevice<&fft_c2c_out>::call));
+  m.impl("_fft_c2c.out", TORCH_FN(DeviceChecked<&fft_c2c_out>::call));
   m.impl("_fft_c2r", TORCH_FN(fft_c2r));
-  m.impl("_fft_c2r.out", TORCH_FN(OneDevice<&fft_c2r_out>::call));
+  m.impl("_fft_c2r.out", TORCH_FN(DeviceChecked<&fft_c2r_out>::call));
   m.impl("_fft_r2c", TORCH_FN(fft_r2c));
-  m.impl("_fft_r2c.out", TORCH_FN(OneDevice<&fft_r2c_out>::call));
+  m.impl("_fft_r2c.out", TORCH_FN(DeviceChecked<&fft_r2c_out>::call));
 }
 
 }  // namespace torch_npu

@@ -45,7 +45,8 @@ namespace {
 
 using Scalars = at::ArrayRef<at::Scalar>;
 
-// The device takes these factors as a tensor, for bfloat16 in float32. They travel through pinned memory, so that nobody waits.
+// The device takes these factors as a tensor, in float32 for bfloat16. They are copied from pinned memory, so the host does not
+// wait.
 at::Tensor on_device(Scalars scalars, at::ScalarType dtype) {
   const at::Tensor host = at::empty({static_cast<int64_t>(scalars.size())}, at::TensorOptions(at::kDouble).pinned_memory(true));
   auto* values = host.mutable_data_ptr<double>();
@@ -91,14 +92,14 @@ void pointwise_packed_inplace(at::TensorList self, at::TensorList tensor1, at::T
   pointwise_inplace<kCall, kSlow>(self, tensor1, tensor2, at::native::convert_tensor_to_scalar_list(scalars, self.size()));
 }
 
-// ---- one tensor of one number for a whole list ----
+// ---- a 0-dim tensor for a whole list ----
 
 bool fits_as_number(const at::Tensor& other, at::TensorList self) {
   return other.dim() == 0 && other.scalar_type() == self[0].scalar_type() &&
          (other.is_cpu() || other.device() == self[0].device());
 }
 
-// The call for the first tensor would change the number for the next one.
+// Whether a tensor of the list shares memory with `other`: writing it would change the number for the next tensor.
 bool is_part_of_one(const at::Tensor& other, at::TensorList self) {
   return std::any_of(self.begin(), self.end(), [&](const at::Tensor& tensor) { return tensor.is_alias_of(other); });
 }

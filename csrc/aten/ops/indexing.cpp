@@ -1,4 +1,5 @@
-// x[indices] and x[indices] = values. Masks become positions first, so the device sees integers only.
+// x[indices], x[indices] = values, and operators along one dimension. Masks are converted to positions, so the device gets
+// integers only.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/IndexingUtils.h>
@@ -20,7 +21,7 @@ namespace {
 
 using Indices = c10::List<std::optional<at::Tensor>>;
 
-// Integer positions on the device of `self`; an undefined tensor stands for a whole dimension.
+// Integer positions on the device of `self`. An undefined tensor selects a whole dimension.
 std::vector<at::Tensor> positions(const at::Tensor& self, const Indices& indices) {
   at::native::checkIndexTensorTypes(at::IOptTensorListRef(indices), /*allow_int=*/true);
   for (const std::optional<at::Tensor>& index : indices) {
@@ -65,7 +66,7 @@ at::DimVector selected_sizes(const at::Tensor& self, const std::vector<at::Tenso
   return sizes;
 }
 
-// Whether self[indices] is a choice of rows: a dense tensor, and one dense tensor of positions, which needs no further look.
+// Whether self[indices] selects rows: a dense tensor and one dense tensor of positions. No further checks are needed then.
 bool chooses_rows(const at::Tensor& self, const Indices& indices) {
   if (indices.size() != 1 || self.dim() == 0 || self.numel() == 0 || !self.is_contiguous()) return false;
   const std::optional<at::Tensor> rows = indices.get(0);

@@ -1,5 +1,5 @@
-// PyTorch's factorisations run their checks and lay out their results on any device, and ask it for LAPACK's routines through
-// stubs. Here these stubs are device calls, and operators that are built on them are PyTorch's own functions.
+// Factorisations by PyTorch's own functions, which check arguments and allocate results on any device. They call LAPACK's
+// routines through stubs; this file registers device calls as stubs.
 #include <ATen/native/BatchLinearAlgebra.h>
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/ops/_linalg_check_errors.h>
@@ -21,8 +21,8 @@
 #include <limits>
 
 #include "aten/machinery/allocate.h"
+#include "aten/machinery/device_check.h"
 #include "aten/machinery/device_scope.h"
-#include "aten/machinery/one_device.h"
 #include "aten/machinery/structured.h"
 #include "plugin/calls.h"
 
@@ -36,7 +36,7 @@ void cholesky(const at::Tensor& matrix, const at::Tensor& info, bool upper) {
   call::aclnnSoftPotrf(matrix, upper, info);
 }
 
-// PyTorch keeps these error codes on the CPU.
+// PyTorch expects these error codes on the CPU.
 at::Tensor& cholesky_inverse(at::Tensor& matrix, at::Tensor& info, bool upper) {
   const DeviceScope scope(matrix);
   const at::Tensor codes = at::zeros_like(info, matrix.device());
@@ -131,7 +131,7 @@ void check_lstsq(const at::Tensor& input, const at::Tensor& other) {
   at::native::checkSameDevice("torch.linalg.lstsq", other, input, "other");
 }
 
-// By singular values, which PyTorch's own function lets the CPU do alone.
+// Least squares by SVD, which PyTorch's own function supports on the CPU only.
 Results4 lstsq_by_singular_values(const at::Tensor& input, const at::Tensor& other, std::optional<double> rcond,
                                   const std::string& driver, at::Tensor& solution, at::Tensor& residuals, at::Tensor& rank,
                                   at::Tensor& singular_values) {
@@ -169,7 +169,7 @@ Results4 linalg_lstsq_out(const at::Tensor& input, const at::Tensor& other, std:
   const DeviceScope scope(input);
   std::string name(driver.value_or("gelsy"));
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) { return std::tolower(letter); });
-  if (name == "gels" || name == "gelsy") {  // the second is the default
+  if (name == "gels" || name == "gelsy") {  // gelsy is the default
     if (name == "gelsy") driver = std::nullopt;
     return at::native::linalg_lstsq_out(input, other, rcond, driver, solution, residuals, rank, singular_values);
   }
@@ -188,23 +188,23 @@ Results4 linalg_lstsq_out(const at::Tensor& input, const at::Tensor& other, std:
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("cholesky", TORCH_FN(OneDevice<&at::native::cholesky>::call));
-  m.impl("cholesky.out", TORCH_FN(OneDevice<&at::native::cholesky_out>::call));
-  m.impl("cholesky_inverse", TORCH_FN(OneDevice<&at::native::cholesky_inverse>::call));
-  m.impl("cholesky_inverse.out", TORCH_FN(OneDevice<&at::native::cholesky_inverse_out>::call));
-  m.impl("geqrf", TORCH_FN(OneDevice<&at::native::geqrf>::call));
-  m.impl("geqrf.a", TORCH_FN(OneDevice<&at::native::geqrf_out>::call));
-  m.impl("linalg_householder_product", TORCH_FN(OneDevice<&at::native::linalg_householder_product>::call));
-  m.impl("linalg_householder_product.out", TORCH_FN(OneDevice<&at::native::linalg_householder_product_out>::call));
-  m.impl("ormqr", TORCH_FN(OneDevice<&at::native::ormqr>::call));
-  m.impl("ormqr.out", TORCH_FN(OneDevice<&at::native::ormqr_out>::call));
-  m.impl("linalg_eig", TORCH_FN(OneDevice<&at::native::linalg_eig>::call));
-  m.impl("linalg_eig.out", TORCH_FN(OneDevice<&at::native::linalg_eig_out>::call));
-  m.impl("_linalg_eigvals", TORCH_FN(OneDevice<&at::native::_linalg_eigvals>::call));
-  m.impl("linalg_eigvals.out", TORCH_FN(OneDevice<&at::native::linalg_eigvals_out>::call));
-  m.impl("_linalg_eigh", TORCH_FN(OneDevice<&linalg_eigh>::call));
-  m.impl("_linalg_eigh.eigenvalues", TORCH_FN(OneDevice<&linalg_eigh_out>::call));
-  m.impl("linalg_lstsq.out", TORCH_FN(OneDevice<&linalg_lstsq_out>::call));
+  m.impl("cholesky", TORCH_FN(DeviceChecked<&at::native::cholesky>::call));
+  m.impl("cholesky.out", TORCH_FN(DeviceChecked<&at::native::cholesky_out>::call));
+  m.impl("cholesky_inverse", TORCH_FN(DeviceChecked<&at::native::cholesky_inverse>::call));
+  m.impl("cholesky_inverse.out", TORCH_FN(DeviceChecked<&at::native::cholesky_inverse_out>::call));
+  m.impl("geqrf", TORCH_FN(DeviceChecked<&at::native::geqrf>::call));
+  m.impl("geqrf.a", TORCH_FN(DeviceChecked<&at::native::geqrf_out>::call));
+  m.impl("linalg_householder_product", TORCH_FN(DeviceChecked<&at::native::linalg_householder_product>::call));
+  m.impl("linalg_householder_product.out", TORCH_FN(DeviceChecked<&at::native::linalg_householder_product_out>::call));
+  m.impl("ormqr", TORCH_FN(DeviceChecked<&at::native::ormqr>::call));
+  m.impl("ormqr.out", TORCH_FN(DeviceChecked<&at::native::ormqr_out>::call));
+  m.impl("linalg_eig", TORCH_FN(DeviceChecked<&at::native::linalg_eig>::call));
+  m.impl("linalg_eig.out", TORCH_FN(DeviceChecked<&at::native::linalg_eig_out>::call));
+  m.impl("_linalg_eigvals", TORCH_FN(DeviceChecked<&at::native::_linalg_eigvals>::call));
+  m.impl("linalg_eigvals.out", TORCH_FN(DeviceChecked<&at::native::linalg_eigvals_out>::call));
+  m.impl("_linalg_eigh", TORCH_FN(DeviceChecked<&linalg_eigh>::call));
+  m.impl("_linalg_eigh.eigenvalues", TORCH_FN(DeviceChecked<&linalg_eigh_out>::call));
+  m.impl("linalg_lstsq.out", TORCH_FN(DeviceChecked<&linalg_lstsq_out>::call));
 }
 
 }  // namespace torch_npu

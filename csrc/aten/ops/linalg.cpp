@@ -1,5 +1,4 @@
-// QR, singular values, triangular systems, sums of matrices. Factorisations with error codes are rows of ops.yaml or in
-// lapack.cpp.
+// QR, SVD, triangular systems, and sums of matrices. Factorisations with error codes are in ops.yaml or lapack.cpp.
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_linalg_check_errors.h>
@@ -9,8 +8,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
+#include "aten/machinery/device_check.h"
 #include "aten/machinery/device_scope.h"
-#include "aten/machinery/one_device.h"
 #include "aten/machinery/structured.h"
 #include "plugin/calls.h"
 
@@ -47,8 +46,8 @@ std::tuple<at::Tensor&, at::Tensor&> linalg_qr_out(const at::Tensor& A, std::str
 
 // ---- SVD ----
 
-// The device gives the right singular vectors as columns, the transposed view of what ATen calls Vh, and NaN for the singular
-// values of a matrix that is not finite: LAPACK's error -4.
+// The device returns the right singular vectors as columns; ATen's Vh is the transposed view. It returns NaN for the singular
+// values of a matrix that is not finite, which is LAPACK's error -4.
 template <class Op>
 void run_svd(Op& op, const at::Tensor& A, bool full_matrices, bool compute_uv, OptionalName driver) {
   TORCH_CHECK(!driver.has_value(),
@@ -83,7 +82,7 @@ std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> linalg_svd_out(const at::Tenso
 
 // ---- triangular systems ----
 
-// XA = B is solved as the transposed system. The result is laid out by columns, as LAPACK and PyTorch do it.
+// XA = B is solved as the transposed system. The result is column-major, as with LAPACK and PyTorch.
 at::Tensor solve_triangular(const at::Tensor& A, const at::Tensor& B, bool upper, bool left, bool unitriangular) {
   at::native::checkInputsSolver(A, B, left, "linalg.solve_triangular");
   const DeviceScope scope(A, B);
@@ -128,14 +127,14 @@ at::Tensor linear_combination(const at::Tensor& input, const at::Tensor& coeffic
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("linalg_qr", TORCH_FN(OneDevice<&linalg_qr>::call));
-  m.impl("linalg_qr.out", TORCH_FN(OneDevice<&linalg_qr_out>::call));
-  m.impl("_linalg_svd", TORCH_FN(OneDevice<&linalg_svd>::call));
-  m.impl("_linalg_svd.U", TORCH_FN(OneDevice<&linalg_svd_out>::call));
-  m.impl("linalg_solve_triangular", TORCH_FN(OneDevice<&solve_triangular>::call));
-  m.impl("linalg_solve_triangular.out", TORCH_FN(OneDevice<&solve_triangular_out>::call));
-  m.impl("_compute_linear_combination", TORCH_FN(OneDevice<&linear_combination>::call));
-  m.impl("_compute_linear_combination.out", TORCH_FN(OneDevice<&linear_combination_out>::call));
+  m.impl("linalg_qr", TORCH_FN(DeviceChecked<&linalg_qr>::call));
+  m.impl("linalg_qr.out", TORCH_FN(DeviceChecked<&linalg_qr_out>::call));
+  m.impl("_linalg_svd", TORCH_FN(DeviceChecked<&linalg_svd>::call));
+  m.impl("_linalg_svd.U", TORCH_FN(DeviceChecked<&linalg_svd_out>::call));
+  m.impl("linalg_solve_triangular", TORCH_FN(DeviceChecked<&solve_triangular>::call));
+  m.impl("linalg_solve_triangular.out", TORCH_FN(DeviceChecked<&solve_triangular_out>::call));
+  m.impl("_compute_linear_combination", TORCH_FN(DeviceChecked<&linear_combination>::call));
+  m.impl("_compute_linear_combination.out", TORCH_FN(DeviceChecked<&linear_combination_out>::call));
 }
 
 }  // namespace torch_npu

@@ -1,4 +1,4 @@
-// Negative log likelihood. The device takes int64 labels; int32 labels, which users have too, are widened first.
+// Negative log likelihood and CTC loss. The device takes int64 labels, so int32 labels are converted first.
 #include <ATen/ops/_ctc_loss_backward_native.h>
 #include <ATen/ops/_ctc_loss_native.h>
 #include <ATen/ops/nll_loss_backward_meta.h>

@@ -1,5 +1,5 @@
-// torch.lstm over padded sequences, a layer at a time: one device call forward, one backward. What the device function does not
-// take (packed sequences, projections, float64, forward-mode derivatives) goes PyTorch's way, a cell at a time.
+// torch.lstm over padded sequences: one device call per layer, forward and backward. PyTorch's loop over cells computes all other
+// cases: packed sequences, projections, float64, forward-mode derivatives.
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
@@ -12,7 +12,7 @@
 #include "aten/machinery/allocate.h"
 #include "aten/machinery/autograd_bypass.h"
 #include "aten/machinery/device_scope.h"
-#include "aten/machinery/kernel_slot.h"
+#include "aten/machinery/dispatch_entry.h"
 #include "plugin/calls.h"
 
 namespace torch_npu {
@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::variable_list;
 using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-constexpr int64_t kDirection = 2;  // params of one direction: two weights
+constexpr int64_t kDirection = 2;  // parameters of one direction: two weights
 constexpr int64_t kBiased = 4;     // and two biases
 constexpr size_t kKept = 7;        // lists that the backward pass needs: i, j, f, o, h, c, tanh(c)
 
@@ -32,7 +32,7 @@ struct Layer {
   int64_t params() const { return directions() * (has_biases ? kBiased : kDirection); }
 };
 
-// `kept` gets the kKept lists, one behind the other, or stays empty if it is null.
+// Appends the kKept lists to `kept` unless it is null.
 ThreeTensors run(const Layer& layer, const at::Tensor& input, const at::Tensor& hx, const at::Tensor& cx, at::TensorList params,
                  variable_list* kept) {
   const DeviceScope scope(input);
@@ -54,7 +54,7 @@ ThreeTensors run(const Layer& layer, const at::Tensor& input, const at::Tensor& 
   return {std::move(output), std::move(hy), std::move(cy)};
 }
 
-// Gradients of input, hx, cx and the params.
+// Gradients of input, hx, cx and the parameters.
 variable_list run_backward(const Layer& layer, const at::Tensor& input, const at::Tensor& hx, const at::Tensor& cx,
                            at::TensorList params, at::TensorList kept, const variable_list& grads) {
   const DeviceScope scope(input);
@@ -89,12 +89,12 @@ class LstmLayer : public torch::autograd::Function<LstmLayer> {
     variable_list results = at::GradMode::is_enabled() ? differentiable(layer, tensors.slice(0, 3 + layer.params()), grads)
                                                        : run_backward(layer, saved[0], saved[1], saved[2], params,
                                                                       tensors.slice(3 + layer.params()), grads);
-    results.resize(results.size() + 2);  // has_biases and bidirectional have none
+    results.resize(results.size() + 2);  // has_biases and bidirectional have no gradient
     return results;
   }
 
  private:
-  // Gradients that have gradients: of the same layer, made of cells.
+  // Gradients of gradients: the layer is computed again cell by cell.
   static variable_list differentiable(const Layer& layer, at::TensorList inputs, const variable_list& grads) {
     const auto [output, hy, cy] = at::native::lstm(inputs[0], inputs.slice(1, 2), inputs.slice(3), layer.has_biases, 1, 0.0, true,
                                                    layer.bidirectional, /*batch_first=*/false);
@@ -113,7 +113,7 @@ class LstmLayer : public torch::autograd::Function<LstmLayer> {
 
 bool is_tracked(const at::Tensor& tensor) { return at::GradMode::is_enabled() && tensor.requires_grad(); }
 
-// Whether every layer is one device call. Anything unusual is left to PyTorch, which also has the words for what is wrong.
+// Whether every layer is one device call. PyTorch computes all other cases, and throws the errors for wrong arguments.
 bool is_offered(c10::DispatchKeySet keys, const at::Tensor& input, at::TensorList hx, at::TensorList params, const Layer& layer,
                 int64_t layers) {
   if (!is_seen_by_device_alone(keys) || at::autocast::is_autocast_enabled(at::kPrivateUse1)) return false;
@@ -176,9 +176,9 @@ ThreeTensors lstm(c10::DispatchKeySet keys, const at::Tensor& input, at::TensorL
   return {batch_first ? x.transpose(0, 1) : x, joined(hy), joined(cy)};
 }
 
-const KernelSlot* device_kernel;  // of lstm.input for PrivateUse1
+const DispatchEntry* device_kernel;  // of lstm.input for PrivateUse1
 
-// lstm, or the kernel that a user has registered for PrivateUse1.
+// Calls lstm, or the kernel that a user has registered for PrivateUse1.
 ThreeTensors lstm_autograd(c10::DispatchKeySet keys, const at::Tensor& input, at::TensorList hx, at::TensorList params,
                            bool has_biases, int64_t num_layers, double dropout, bool train, bool bidirectional,
                            bool batch_first) {
@@ -193,10 +193,10 @@ ThreeTensors lstm_autograd(c10::DispatchKeySet keys, const at::Tensor& input, at
 
 }  // namespace
 
-// For both keys, so that it is taken with and without gradients.
+// Registered for both keys, with and without gradients.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("lstm.input", TORCH_FN(lstm));
-  device_kernel = new KernelSlot("aten::lstm", "input", c10::DispatchKey::PrivateUse1);
+  device_kernel = new DispatchEntry("aten::lstm", "input", c10::DispatchKey::PrivateUse1);
 }
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", TORCH_FN(lstm_autograd)); }
 

@@ -1,6 +1,6 @@
-// Nested tensors, of the strided layout: a dense buffer on the device, and sizes, strides and offsets on the host. ATen's kernels
-// for them call operators on the buffer or on its parts, so that those of the CPU serve as they are; the few that read memory
-// themselves are fallbacks.
+// Nested tensors of the strided layout: a dense buffer on the device, and sizes, strides and offsets on the host. Most of ATen's
+// CPU kernels for them only call operators on the buffer or its parts, so they are registered for npu too. Kernels that read
+// memory directly are fallbacks.
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/ops/_nested_tensor_from_mask_left_aligned_native.h>
 #include <ATen/ops/_nested_tensor_from_mask_native.h>
@@ -14,7 +14,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "aten/machinery/composed.h"
+#include "aten/machinery/borrowed_kernels.h"
 #include "aten/machinery/device_scope.h"
 #include "aten/machinery/fallback.h"
 #include "aten/machinery/optional_tensor.h"
@@ -30,7 +30,8 @@ bool reads_memory(const c10::OperatorName& name) {
   return names.count(name.name) != 0;
 }
 
-// `sizes`: one row per part, on the host. `transpose`: heads lie before the positions in `padded`, and behind them in the result.
+// `sizes` has one row per part, on the host. With `transpose`, heads come before positions in `padded`, and after them in the
+// result.
 at::Tensor from_padded(const at::Tensor& padded, const at::Tensor& sizes, bool transpose) {
   const DeviceScope scope(padded);
   const at::Tensor dense = transpose ? padded.transpose(1, 2).flatten(2) : padded;

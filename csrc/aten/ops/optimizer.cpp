@@ -1,4 +1,4 @@
-// Fused optimizers whose learning rate is a tensor: on npu the device reads it, from the host it goes as a number.
+// Fused optimizers whose learning rate is a tensor. The device reads a tensor on npu; a CPU tensor is passed as a number.
 #include <ATen/ops/_fused_adagrad_ops.h>
 #include <ATen/ops/_fused_adam_ops.h>
 #include <ATen/ops/_fused_adamw_ops.h>

@@ -1,5 +1,5 @@
-// Quantised tensors: integers on the device that stand for numbers on a grid, one for the tensor or one for each channel. They
-// are made, read, copied and viewed here; arithmetic on them is a fallback. ATen keeps the grid and checks the calls, the device
+// Quantised tensors: integers on the device, with one scale and zero point per tensor or per channel. This file makes, reads,
+// copies and views them; arithmetic on them is a fallback. ATen stores scales and zero points and checks the calls; the device
 // rounds.
 #include <ATen/native/quantized/AffineQuantizer.h>
 #include <ATen/ops/_empty_affine_quantized.h>
@@ -15,7 +15,7 @@
 #include <torch/library.h>
 
 #include "aten/machinery/allocate.h"
-#include "aten/machinery/composed.h"
+#include "aten/machinery/borrowed_kernels.h"
 #include "aten/machinery/device_scope.h"
 #include "plugin/calls.h"
 
@@ -43,7 +43,7 @@ at::Tensor int_repr(const at::Tensor& self) {
   return integers(self).clone(self.suggest_memory_format());
 }
 
-// ---- to the grid and back ----
+// ---- quantize and dequantize ----
 
 void quantize_per_tensor(const at::Tensor& numbers, at::Tensor& grid, double scale, int64_t zero_point) {
   const DeviceScope scope(numbers);
@@ -98,7 +98,7 @@ at::Tensor make_per_channel(const at::Tensor& self, const at::Tensor& scales, co
 
 // ---- copies ----
 
-// The grid of `src`, its numbers on the device of `self`.
+// The quantizer of `src`, with its tensors on the device of `self`.
 void take_grid(const at::Tensor& self, const at::Tensor& src) {
   if (!per_channel(src)) return at::set_quantizer_(self, at::get_qtensorimpl(src)->quantizer());
   at::set_quantizer_(self, at::make_per_channel_affine_quantizer(src.q_per_channel_scales().to(self.device()),

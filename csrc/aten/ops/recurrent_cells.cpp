@@ -1,5 +1,5 @@
-// One step of an LSTM or a GRU, whose gates share a device call. Gradients that nobody asked for stay undefined. PyTorch has no
-// forward-mode derivative of such a step: where an operand has a tangent, the step is composed of operators that have one.
+// One step of an LSTM or a GRU: one device call for all gates. Gradients that are not requested are undefined. PyTorch has no
+// forward-mode derivative of such a step, so a step whose operand has a tangent is composed of operators that have one.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_thnn_fused_gru_cell_ops.h>
 #include <ATen/ops/_thnn_fused_lstm_cell_ops.h>
@@ -7,8 +7,8 @@
 #include <torch/library.h>
 
 #include "aten/machinery/autograd_bypass.h"
+#include "aten/machinery/device_check.h"
 #include "aten/machinery/device_scope.h"
-#include "aten/machinery/one_device.h"
 #include "aten/machinery/optional_tensor.h"
 #include "aten/machinery/outputs.h"
 #include "plugin/calls.h"
@@ -132,9 +132,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_thnn_fused_lstm_cell", TORCH_FN(OneDevice<&lstm_cell>::call));
+  m.impl("_thnn_fused_lstm_cell", TORCH_FN(DeviceChecked<&lstm_cell>::call));
   m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
-  m.impl("_thnn_fused_gru_cell", TORCH_FN(OneDevice<&gru_cell>::call));
+  m.impl("_thnn_fused_gru_cell", TORCH_FN(DeviceChecked<&gru_cell>::call));
   m.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
 }
 

@@ -1,4 +1,4 @@
-// Reductions whose device call differs with the dimensions that are given.
+// Reductions whose device call depends on the given dimensions.
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>
@@ -19,18 +19,18 @@
 namespace torch_npu {
 namespace {
 
-// Of these types CPU has no kernels, though the device may find an answer.
+// Throws for dtypes that have no CPU kernel, although the device may compute them.
 void check_dtype(const at::Tensor& self, const char* kernel) {
   const at::ScalarType dtype = self.scalar_type();
   TORCH_CHECK_NOT_IMPLEMENTED(!c10::isFloat8Type(dtype) && !c10::isBarebonesUnsignedType(dtype), '"', kernel,
                               "\" not implemented for '", dtype, "'");
 }
 
-// ---- position of the largest and smallest ----
+// ---- argmax and argmin ----
 
 using ArgCall = void (*)(const at::Tensor&, int64_t, bool, const at::Tensor&);
 
-// Without a dimension the tensor is searched as a flat one.
+// Without a dimension the flattened tensor is searched.
 template <ArgCall kCall>
 void search(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& out) {
   if (dim.has_value()) return kCall(self, *dim, keepdim, out);
@@ -51,7 +51,7 @@ at::Tensor& search_out(const at::Tensor& self, std::optional<int64_t> dim, bool 
   return compute_into<Meta, Form::kOut>(out, run, self, dim, keepdim);
 }
 
-// ---- both extremes ----
+// ---- aminmax ----
 
 void find_extremes(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& min,
                    const at::Tensor& max) {
@@ -77,13 +77,13 @@ std::tuple<at::Tensor&, at::Tensor&> aminmax_out(const at::Tensor& self, std::op
   return {min, max};
 }
 
-// The names that torch.aminmax had before.
+// Older names of torch.aminmax.
 std::tuple<at::Tensor, at::Tensor> old_aminmax(const at::Tensor& self) { return aminmax(self, std::nullopt, false); }
 std::tuple<at::Tensor, at::Tensor> old_aminmax_dim(const at::Tensor& self, int64_t dim, bool keepdim) {
   return aminmax(self, dim, keepdim);
 }
 
-// ---- the most frequent; ATen's own out= form knows its devices by name ----
+// ---- mode; ATen's own out= form accepts only devices that it names ----
 
 std::tuple<at::Tensor&, at::Tensor&> mode_out(const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values,
                                               at::Tensor& indices) {
@@ -97,7 +97,7 @@ std::tuple<at::Tensor&, at::Tensor&> mode_out(const at::Tensor& self, int64_t di
   return {values, indices};
 }
 
-// ---- truth along one dimension ----
+// ---- all and any along one dimension ----
 
 using TruthCall = void (*)(const at::Tensor&, at::IntArrayRef, bool, const at::Tensor&);
 
@@ -120,8 +120,8 @@ struct Moments {
   Output result;
   Output mean;
   Sizes dims;
-  int64_t correction;  // the device takes whole numbers
-  double factor;       // what the variance is then multiplied by
+  int64_t correction;  // the device takes integers only
+  double factor;       // the variance has to be multiplied by this
 };
 
 Moments prepare(const char* name, const at::Tensor& self, at::OptionalIntArrayRef dims,
@@ -196,7 +196,7 @@ std::tuple<at::Tensor, at::Tensor> variance_mean(const at::Tensor& self, at::Opt
 
 using Norm = at::meta::structured_linalg_vector_norm;
 
-// The device wants the dtype in which it computes, which is complex for complex input although the norm is real.
+// The device takes the dtype in which it computes: complex for complex input, although the norm is real.
 auto norm_call(const at::Tensor& self, const at::Scalar& ord, at::OptionalIntArrayRef dims, bool keepdim) {
   return [&self, &ord, dims, keepdim](const at::Tensor& out) {
     const at::ScalarType dtype = self.is_complex() ? at::toComplexType(out.scalar_type()) : out.scalar_type();
@@ -229,7 +229,7 @@ at::Tensor count_nonzero(const at::Tensor& self, at::IntArrayRef dims) {
   return (self != 0).sum(dims);
 }
 
-// The scalar product with the conjugate of the first vector.
+// The dot product with the conjugate of the first vector.
 at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) {
   if (other.is_conj() && !self.is_conj()) return at::dot(self, other.conj()).conj();
   return at::dot(self.conj(), other);

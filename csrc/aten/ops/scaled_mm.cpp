@@ -1,6 +1,6 @@
-// Products of float8 and int8 matrices, and of groups of matrices in one launch. A float8 matrix has one scale, or one for each
-// row of the first and each column of the second; scales of blocks are refused. The groups end where a tensor on the device says,
-// so that nothing waits for it.
+// Products of float8 and int8 matrices, and of groups of matrices in one launch. A float8 matrix has one scale, or one scale per
+// row (first matrix) or column (second matrix); scales per block are refused. A tensor on the device holds the ends of the
+// groups, so the host does not wait.
 #include <ATen/native/GroupedMMUtils.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
@@ -17,7 +17,7 @@ using OptionalDtype = std::optional<at::ScalarType>;
 
 // ---- one product ----
 
-// How a program spells what a scale belongs to (torch.nn.functional.ScalingType).
+// Values of torch.nn.functional.ScalingType.
 enum Recipe : int64_t { kPerTensor = 0, kPerRow = 1 };
 
 void check_matrices(const at::Tensor& a, const at::Tensor& b) {
@@ -121,11 +121,11 @@ at::Tensor int_mm(const at::Tensor& self, const at::Tensor& mat2) {
 
 // ---- groups ----
 
-// How aclnnGroupedMatmul spells what its groups divide.
+// Values of aclnnGroupedMatmul's groupType: the dimension that the groups divide.
 enum GroupType : int64_t { kNothing = -1, kRows = 0, kInner = 2 };
 
 struct Scales {
-  at::Tensor rows, columns;  // undefined: none
+  at::Tensor rows, columns;  // undefined: no scales
 };
 
 void launch_groups(at::TensorList a, at::TensorList b, at::TensorList rows, at::TensorList columns, const OptionalTensor& ends,
@@ -135,7 +135,7 @@ void launch_groups(at::TensorList a, at::TensorList b, at::TensorList rows, at::
                              /*groupListType=*/0, /*actType=*/0, out, kNone, kNone);
 }
 
-// Which dimension the groups divide follows from the shapes: rows of `a`, columns of `b`, or the inner one of both.
+// The ranks of `a` and `b` tell which dimension the groups divide: rows of `a`, columns of `b`, or the inner dimension.
 at::Tensor multiply_groups(const at::Tensor& a, const at::Tensor& b, const Scales& scales, const OptionalTensor& offs,
                            at::ScalarType dtype) {
   at::Tensor out = at::native::create_grouped_gemm_output_tensor(a, b, offs, dtype);

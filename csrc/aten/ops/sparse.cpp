@@ -1,7 +1,6 @@
-// Tensors of coordinates and values. Both are dense tensors on the device, so that most of ATen's own code for the layout serves
-// as it is; here is what it does by loops over memory. An element's place in a row-major tensor, one number, stands for its
-// coordinates
-// (`places`). What is missing here and there is a fallback, counted as every other one.
+// Sparse COO tensors. Coordinates and values are dense tensors on the device, so most of ATen's CPU kernels, which only call
+// other operators, are registered for npu too. This file replaces those that loop over memory. `places` are linear indices: the
+// position of an element in a row-major dense tensor. All other operators are fallbacks.
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/SparseTensorUtils.h>
@@ -25,10 +24,10 @@
 #include <torch/library.h>
 
 #include "aten/machinery/allocate.h"
-#include "aten/machinery/composed.h"
+#include "aten/machinery/borrowed_kernels.h"
 #include "aten/machinery/device_scope.h"
 
-// ATen declares it in a header of its own.
+// ATen declares it in a header that is not installed.
 namespace at::native {
 DECLARE_DISPATCH(Tensor (*)(const Tensor& indices, IntArrayRef size), flatten_indices_stub)
 }
@@ -46,7 +45,7 @@ at::IntArrayRef sparse_sizes(const at::Tensor& self) { return self.sizes().slice
 
 at::Tensor places(const at::Tensor& self) { return at::sparse::flatten_indices(self._indices(), self.sizes()); }
 
-// What at::sparse::flatten_indices does on this device; only the sizes of the sparse dimensions matter.
+// The stub of at::sparse::flatten_indices. Only the sizes of the sparse dimensions are used.
 at::Tensor flatten(const at::Tensor& indices, at::IntArrayRef sizes) {
   at::Tensor places = at::zeros({indices.size(1)}, indices.options().dtype(at::kLong));
   for (int64_t dim = 0; dim < indices.size(0); ++dim) places.mul_(sizes[dim]).add_(indices[dim]);
@@ -65,10 +64,10 @@ at::Tensor coordinates(at::Tensor places, at::IntArrayRef sizes) {
 
 struct Matches {
   at::Tensor found;  // for each wanted place, whether it exists
-  at::Tensor where;  // and its position, anything where it does not
+  at::Tensor where;  // its position; any valid one if it does not exist
 };
 
-// `sorted` has an element at least.
+// `sorted` must not be empty.
 Matches find(const at::Tensor& wanted, const at::Tensor& sorted) {
   const at::Tensor where = at::searchsorted(sorted, wanted).clamp_max_(sorted.numel() - 1);
   return {sorted.index_select(0, where).eq(wanted), where};
@@ -82,7 +81,7 @@ at::Tensor make(const at::Tensor& like, at::IntArrayRef sizes, const at::Tensor&
                                                       coalesced);
 }
 
-// Gives `out`, which may be an operand, the result.
+// Replaces the content of `out`, which may be an operand, by the result.
 at::Tensor& store_sparse(at::Tensor& out, const at::Tensor& result) {
   TORCH_CHECK(out.is_sparse(), "the result is sparse, but out= is ", out.layout());
   TORCH_CHECK(at::canCast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),
@@ -172,7 +171,7 @@ at::Tensor& mul_out(const at::Tensor& self, const at::Tensor& other, at::Tensor&
                       make(self, sizes, a._indices().index_select(1, mine), values, self.is_coalesced() && other.is_coalesced()));
 }
 
-// The elements of `self` at the coordinates of `mask`, zero where it has none.
+// The elements of `self` at the coordinates of `mask`; zero where `self` has none.
 at::Tensor sparse_mask(const at::Tensor& self, const at::Tensor& mask) {
   const DeviceScope scope(self, mask);
   if (!self.is_sparse()) return at::_ops::sparse_mask::redispatch(kCpuKernels, self, mask);
@@ -234,7 +233,7 @@ at::Tensor& add_product_(at::Tensor& self, const at::Tensor& mat1, const at::Ten
   return self.copy_(add_product(self, mat1, mat2, beta, alpha));
 }
 
-// One product with the matrices along a diagonal.
+// Computed as one product with a block-diagonal sparse matrix.
 at::Tensor multiply_batches(const at::Tensor& self, const at::Tensor& mat2) {
   TORCH_CHECK(self.is_sparse() && !mat2.is_sparse(), "bmm_sparse: expected a sparse and a dense tensor");
   TORCH_CHECK(self.sparse_dim() == 3 && self.dense_dim() == 0,
@@ -256,7 +255,7 @@ at::Tensor& multiply_batches_out(const at::Tensor& self, const at::Tensor& mat2,
 
 // ---- reductions ----
 
-// Every element of a sum gets the gradient of what it went into: that of its coordinates in the dimensions that are left.
+// Each element gets the gradient at its coordinates in the dimensions that were not summed.
 at::Tensor sum_backward(const at::Tensor& grad, const at::Tensor& input, at::IntArrayRef dims) {
   const DeviceScope scope(input);
   const at::Tensor self = input.coalesce();
@@ -288,7 +287,7 @@ at::Tensor sum_backward(const at::Tensor& grad, const at::Tensor& input, at::Int
   return make(self, self.sizes(), self._indices().clone(), chosen.contiguous(), /*coalesced=*/true);
 }
 
-// Of all elements, those that are not stored included.
+// The maximum of all elements, including zeros that are not stored.
 at::Tensor max(const at::Tensor& self) {
   const DeviceScope scope(self);
   const at::Tensor full = self.coalesce();

@@ -1,6 +1,6 @@
-// Tensors of compressed rows or columns: held, moved and taken apart on the device by ATen's own code for the layout. Arithmetic
-// that is not elementwise is a fallback.
-#include "aten/machinery/composed.h"
+// Sparse compressed tensors (CSR, CSC, BSR, BSC). ATen's CPU kernels make, copy and convert them on the device. Arithmetic that
+// is not elementwise is a fallback.
+#include "aten/machinery/borrowed_kernels.h"
 #include "aten/machinery/fallback.h"
 
 namespace torch_npu {

@@ -1,5 +1,5 @@
-// torchvision's operators. It is torchvision that defines them: without it, what is registered here waits and is never called.
-// Checks are those of torchvision's CPU kernels, in its words.
+// torchvision's operators. torchvision defines their schemas; without it these kernels are never called. Checks and messages are
+// those of torchvision's CPU kernels.
 #include <ATen/TensorUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
@@ -35,13 +35,13 @@ at::Tensor nms(const at::Tensor& dets, const at::Tensor& scores, double iou_thre
   return keep.narrow(0, 0, count.item<int64_t>());
 }
 
-// ---- boxes of images ----
+// ---- regions of interest ----
 
 void check_boxes(const char* kernel, const at::Tensor& values, const char* name, const at::Tensor& rois) {
   TORCH_CHECK(rois.size(1) == 5, "rois must have shape as Tensor[K, 5]");
   at::checkAllSameType(kernel, {at::TensorArg(values, name, 1), at::TensorArg(rois, "rois", 2)});
   check_dtype(kernel, values);
-  values.size(3);  // an image without it is refused as torchvision does
+  values.size(3);  // throws for a tensor with fewer dimensions, as torchvision does
 }
 
 int64_t channels_of_bins(const at::Tensor& input, int64_t pooled_height, int64_t pooled_width) {
@@ -50,7 +50,7 @@ int64_t channels_of_bins(const at::Tensor& input, int64_t pooled_height, int64_t
   return input.size(1) / (pooled_height * pooled_width);
 }
 
-// The channel that each bin is read from.
+// For each bin the channel that it is read from.
 at::Tensor channel_mapping(const at::Tensor& bins) {
   const int64_t channels = bins.numel() == 0 ? 0 : bins.numel() / bins.size(0);
   const at::Tensor one = at::arange(channels, bins.options().dtype(at::kInt));
@@ -59,7 +59,7 @@ at::Tensor channel_mapping(const at::Tensor& bins) {
 
 constexpr int64_t roi_end_mode(bool aligned) { return aligned ? 2 : 0; }
 
-// The device takes the scale in single precision, so that what is wider is applied here.
+// The device takes the scale as a float. A scale that float would round is applied to the boxes instead.
 struct Scaled {
   at::Tensor rois;
   double scale;
@@ -244,7 +244,7 @@ FiveTensors deform_conv2d_backward(const at::Tensor& grad, const at::Tensor& inp
 
 // ---- autocast ----
 
-// In float32, with results in the dtype of the first argument.
+// Computes in float32; results have the dtype of the first argument.
 void in_float32(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());

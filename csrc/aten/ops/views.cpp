@@ -1,4 +1,4 @@
-// Views and storages: PyTorch's own functions where they touch no memory, ours where a storage may have to grow.
+// Views and storages: PyTorch's own functions for views; hand-written ones where a storage may have to grow.
 #include <ATen/EmptyTensor.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
@@ -58,7 +58,8 @@ at::Tensor& set_storage_(at::Tensor& self, at::Storage source, int64_t offset, a
   const DeviceScope scope(self);
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(offset);
-  // The bytes follow from the strides as given, so that negative ones are refused: set_sizes_and_strides() replaces them.
+  // The size in bytes is computed from the strides as given, which refuses negative ones; set_sizes_and_strides() would replace
+  // them.
   size_t bytes = 0;
   if (stride.data() == nullptr) {
     impl->set_sizes_contiguous(size);

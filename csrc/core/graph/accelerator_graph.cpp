@@ -1,4 +1,4 @@
-// torch.accelerator.Graph, where torch has it.
+// Implements torch.accelerator.Graph for versions of torch that have it.
 #if __has_include(<ATen/core/GraphImplInterface.h>)
 #include <ATen/core/GraphImplInterface.h>
 
@@ -27,11 +27,11 @@ class AcceleratorGraph final : public at::GraphImplInterface {
     graph_.capture_begin(is_given ? std::optional(pool) : std::nullopt, mode_of(mode));
   }
   void capture_end() override { graph_.capture_end(); }
-  void instantiate() override {}  // a captured graph can be replayed
+  void instantiate() override {}  // replay() needs no such step
   void replay() override { graph_.replay(); }
   void reset() override { graph_.reset(); }
   at::MempoolId_t pool() const override { return graph_.pool(); }
-  void enable_debug_mode() override {}  // debug_dump() needs none
+  void enable_debug_mode() override {}  // debug_dump() works without it
   void debug_dump(const std::string& path) override { graph_.debug_dump(path); }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <mutex>
 
 #include "acl/symbol.h"
@@ -25,7 +26,7 @@ constexpr const char* kOtherThread =
     "this NPUGraph is being captured by another thread, and a capture ends on the thread where it began (unless its "
     "capture_error_mode is 'relaxed'): call capture_end() or reset() there";
 
-// Seed and offset for a replay that draws `count` numbers, and moves the offset behind them.
+// The seed and offset for a replay that draws `count` numbers. Advances the generator's offset by `count`.
 std::array<uint64_t, 2> take_numbers(const at::Generator& generator, uint64_t count) {
   auto* impl = at::check_generator<NPUGeneratorImpl>(generator);
   const std::lock_guard lock(impl->mutex_);
@@ -41,53 +42,42 @@ NPUGraph* NPUGraph::capturing(NPUStream stream) {
   return found ? found->graph : nullptr;
 }
 
-std::optional<c10::MempoolId_t> capture_pool(NPUStream stream) {
-  const std::optional<CapturedFor> found = capture_of(stream);
-  return found ? std::optional(found->pool) : std::nullopt;
-}
-
-void refuse_wait_in_capture(const char* what, const char* why) {
-  TORCH_CHECK(
-      !is_capturing(getCurrentNPUStream()), what, " waits for the device (", why,
-      "), but the current stream is being captured for a graph: its work is recorded and does not run. Move the call out of ",
-      "the capture.");
-}
-
 NPUGraph::~NPUGraph() {
   if (is_in_bad_fork()) return;
   const InterpreterUnlocked unlocked;  // the work that is waited for may need Python
   try {
     if (!drop_capture()) {
-      abandon_capture(*this, std::exchange(parts_, {}));
+      const auto resources = std::make_shared<GraphResources>(std::exchange(resources_, {}));
+      abandon_capture(*this, [resources] { release_resources(*resources); });
     } else if (!process_ends()) {
       reset();
-    } else if (!parts_.is_empty()) {
-      keep_graph(std::exchange(parts_, {}));
+    } else if (!resources_.is_empty()) {
+      keep_resources(std::exchange(resources_, {}));
     }
   } catch (...) {
     raise_later(std::current_exception());
-    if (!parts_.is_empty()) keep_graph(std::exchange(parts_, {}));
+    if (!resources_.is_empty()) keep_resources(std::exchange(resources_, {}));
   }
 }
 
 void NPUGraph::check_captured() const {
-  TORCH_CHECK(parts_.graph != nullptr,
+  TORCH_CHECK(resources_.graph != nullptr,
               "this NPUGraph holds no graph; capture one first, with torch.npu.graph() or capture_begin() and ", "capture_end()");
 }
 
 void NPUGraph::capture_begin(std::optional<c10::MempoolId_t> pool, aclmdlRICaptureMode mode) {
-  TORCH_CHECK(parts_.is_empty(), "this NPUGraph has captured a graph already; make another one, or reset() it");
+  TORCH_CHECK(resources_.is_empty(), "this NPUGraph has captured a graph already; make another one, or reset() it");
   TORCH_CHECK(plugged_allocator() == nullptr && !UncachedMemory::is_in_use(),
               "a graph keeps its memory in a pool, which needs the caching allocator of torch_npu; do not capture without it");
   const NPUStream stream = getCurrentNPUStream();
   TORCH_CHECK(stream.id() != 0, "the default stream cannot be captured; make another one current, as torch.npu.graph() does");
-  parts_.device = stream.device_index();
-  parts_.pool = pool.value_or(new_pool_id());
-  retain_graph_pool(parts_.pool);
+  resources_.device = stream.device_index();
+  resources_.pool = pool.value_or(new_pool_id());
+  retain_graph_pool(resources_.pool);
   try {
-    begin_capture(*this, stream, parts_.pool, mode);
+    begin_capture(*this, stream, resources_.pool, mode);
     captured_ = stream;
-    parts_.states = allocate_memory(kMostGenerators * kStateBytes);
+    resources_.states = allocate_memory(kMostGenerators * kStateBytes);
   } catch (...) {
     discard();
     throw;
@@ -101,29 +91,29 @@ void NPUGraph::capture_end() {
   const std::optional<EndedCapture> ended = end_capture(*this);
   TORCH_CHECK(ended, kOtherThread);
   captured_.reset();
-  parts_.graph = ended->graph;
-  if (parts_.graph != nullptr) return;
+  resources_.graph = ended->graph;
+  if (resources_.graph != nullptr) return;
   discard();
   TORCH_CHECK(false, ended->failure);
 }
 
-// Ends a capture whose graph is not wanted, if there is one. False if another thread has to do that.
+// Ends the capture, if there is one. Returns false if only another thread can end it.
 bool NPUGraph::drop_capture() {
   if (!captured_) return true;
   const std::optional<EndedCapture> ended = end_capture(*this);
   if (!ended) return false;
   captured_.reset();
-  parts_.graph = ended->graph;
+  resources_.graph = ended->graph;
   return true;
 }
 
-// Lets a graph go that was never replayed.
+// Releases a graph that was never replayed.
 void NPUGraph::discard() noexcept {
   randoms_.clear();
-  const c10::MempoolId_t pool = parts_.pool;
+  const c10::MempoolId_t pool = resources_.pool;
   try {
     drop_capture();
-    if (let_go(parts_)) give_back_pool(pool);
+    if (release_resources(resources_)) release_pool_memory(pool);
   } catch (...) {
     raise_later(std::current_exception());
   }
@@ -138,7 +128,7 @@ NPUGraph::Random& NPUGraph::random_of(const at::Generator& generator) {
 
 void* NPUGraph::state_of(const Random& random) const {
   const auto position = std::ranges::find(randoms_, &random, [](const Random& each) { return &each; });
-  return static_cast<char*>(parts_.states.get()) + kStateBytes * static_cast<size_t>(position - randoms_.begin());
+  return static_cast<char*>(resources_.states.get()) + kStateBytes * static_cast<size_t>(position - randoms_.begin());
 }
 
 void NPUGraph::register_generator(const at::Generator& generator) {
@@ -153,9 +143,9 @@ NPUGraph::Draw NPUGraph::draw(const at::Generator& generator, uint64_t count) {
   return {.seed = generator.current_seed(), .offset = offset, .state = state_of(random)};
 }
 
-// Behind the last replay, which may still read the old ones on another stream.
+// Waits for the last replay, which may still read the previous states on another stream.
 void NPUGraph::write_states(NPUStream stream) {
-  parts_.replayed.block(stream);
+  resources_.replayed.block(stream);
   for (Random& random : randoms_) {
     const std::array<uint64_t, 2> words = take_numbers(random.generator, random.drawn);
     ACL_CALL(aclrtMemcpyAsync, state_of(random), sizeof words, words.data(), sizeof words, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE,
@@ -165,41 +155,41 @@ void NPUGraph::write_states(NPUStream stream) {
 
 void NPUGraph::replay() {
   check_captured();
-  const BoundDevice bound(parts_.device);
+  const BoundDevice bound(resources_.device);
   const NPUStream stream = getCurrentNPUStream();
   TORCH_CHECK(!is_capturing(stream), "a graph cannot be replayed while the current stream is being captured for another one");
   if (!randoms_.empty()) write_states(stream);
-  ACL_CALL(aclmdlRIExecuteAsync, parts_.graph, stream.stream());
-  parts_.replayed.record(stream);
+  ACL_CALL(aclmdlRIExecuteAsync, resources_.graph, stream.stream());
+  resources_.replayed.record(stream);
 }
 
 void NPUGraph::reset() {
-  if (parts_.is_empty()) return;
+  if (resources_.is_empty()) return;
   TORCH_CHECK(drop_capture(), kOtherThread);
-  parts_.replayed.wait();
+  resources_.replayed.wait();
   wait_for_readers();
   randoms_.clear();
-  const c10::MempoolId_t pool = parts_.pool;
-  if (let_go(parts_)) give_back_pool(pool);
+  const c10::MempoolId_t pool = resources_.pool;
+  if (release_resources(resources_)) release_pool_memory(pool);
 }
 
-// Whatever uses memory of the pool, where this graph is the last to name it. give_back_pool() does so too, but then it is too
-// late to leave the graph as it is.
+// Waits for all work if this graph holds the last reference to its pool. release_pool_memory() waits too, but after that wait a
+// failure could not leave the graph as it was.
 void NPUGraph::wait_for_readers() const {
-  if (device_cache(parts_.device).pool_use_count(parts_.pool) > 1) return;
+  if (device_cache(resources_.device).pool_use_count(resources_.pool) > 1) return;
   const NoCaptures no_captures;
   if (no_captures.holds()) wait_for_all_work();
 }
 
 c10::MempoolId_t NPUGraph::pool() const {
-  TORCH_CHECK(!parts_.is_empty(), "this NPUGraph has no pool before capture_begin()");
-  return parts_.pool;
+  TORCH_CHECK(!resources_.is_empty(), "this NPUGraph has no pool before capture_begin()");
+  return resources_.pool;
 }
 
 void NPUGraph::debug_dump(const std::string& path) const {
   check_captured();
-  const BoundDevice bound(parts_.device);
-  ACL_CALL(aclmdlRIDebugJsonPrint, parts_.graph, path.c_str(), 0);
+  const BoundDevice bound(resources_.device);
+  ACL_CALL(aclmdlRIDebugJsonPrint, resources_.graph, path.c_str(), 0);
 }
 
 }  // namespace torch_npu

@@ -6,9 +6,9 @@
 #include <unordered_map>
 
 #include "acl/symbol.h"
-#include "core/graph/graph_parts.h"
 #include "core/memory/allocator_settings.h"
 #include "core/memory/device_cache.h"
+#include "core/memory/kept_graphs.h"
 #include "core/memory/pluggable_allocator.h"
 #include "core/memory/shared_memory.h"
 #include "core/memory/uncached_memory.h"
@@ -18,13 +18,13 @@ namespace torch_npu {
 namespace {
 
 constinit std::array<std::atomic<DeviceCache*>, kMaxDevices> caches{};
-// The same while memory is cached, so that the path of every allocation asks nothing else.
+// The caches that allocate_memory() uses without further checks; null while memory is not cached.
 constinit std::array<std::atomic<DeviceCache*>, kMaxDevices> open_caches{};
 constinit std::atomic<bool> is_caching{true};
 
 DeviceCache* find_cache(c10::DeviceIndex device) { return caches[static_cast<size_t>(device)].load(std::memory_order_acquire); }
 
-// Leaked, as memory is freed until the end of the process.
+// Never destroyed, because memory is freed until the process ends.
 DeviceCache& make_cache(c10::DeviceIndex device) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -35,7 +35,7 @@ DeviceCache& make_cache(c10::DeviceIndex device) {
   return *cache;
 }
 
-// Calls `action` with what manages the memory of `device`.
+// Calls `action` with the DeviceCache or UncachedMemory of `device`.
 template <typename Action>
 auto with_memory_of(c10::DeviceIndex device, Action&& action) {
   TORCH_CHECK(plugged_allocator() == nullptr,
@@ -52,7 +52,7 @@ void report_to_profiler(Memory& memory, void* address, int64_t bytes, c10::Devic
   c10::reportMemoryUsageToProfiler(address, bytes, allocated, reserved, npu_device(device));
 }
 
-// The context of memory is its block.
+// Deleter of cached memory, whose context is its Block.
 void free_memory(void* context) {
   if (is_in_bad_fork()) return;
   auto* block = static_cast<Block*>(context);
@@ -63,35 +63,36 @@ void free_memory(void* context) {
   report_to_profiler(cache, address, -bytes, cache.device());
 }
 
+// Deleter of uncached memory, whose context is its Allocation.
 void free_uncached_memory(void* context) {
   if (is_in_bad_fork()) return;
-  auto* piece = static_cast<UncachedMemory::Piece*>(context);
-  const c10::DeviceIndex device = piece->stream.device_index();
-  void* const address = piece->address;
-  const auto bytes = static_cast<int64_t>(piece->size);
+  auto* allocation = static_cast<UncachedMemory::Allocation*>(context);
+  const c10::DeviceIndex device = allocation->stream.device_index();
+  void* const address = allocation->address;
+  const auto bytes = static_cast<int64_t>(allocation->size);
   UncachedMemory& memory = UncachedMemory::of(device);
-  memory.free(piece);
+  memory.free(allocation);
   report_to_profiler(memory, address, -bytes, device);
 }
 
 at::DataPtr allocate_uncached_memory(size_t bytes, c10::DeviceIndex device, c10::StreamId stream) {
   UncachedMemory& memory = UncachedMemory::of(device);
-  UncachedMemory::Piece* piece = memory.allocate(bytes, stream);
-  report_to_profiler(memory, piece->address, static_cast<int64_t>(piece->size), device);
-  return {piece->address, piece, &free_uncached_memory, npu_device(device)};
+  UncachedMemory::Allocation* allocation = memory.allocate(bytes, stream);
+  report_to_profiler(memory, allocation->address, static_cast<int64_t>(allocation->size), device);
+  return {allocation->address, allocation, &free_uncached_memory, npu_device(device)};
 }
 
-// Memory that is known by its address alone, and what frees it.
+// Contexts of memory, by address. Thread-safe.
 class MemoryByAddress {
  public:
   using Context = std::unique_ptr<void, c10::DeleterFnPtr>;
 
-  // See make_shareable().
+  // For make_shareable().
   static MemoryByAddress& shared() {
     static MemoryByAddress* const memory = new MemoryByAddress;
     return *memory;
   }
-  // See raw_allocate().
+  // For raw_allocate().
   static MemoryByAddress& raw() {
     static MemoryByAddress* const memory = new MemoryByAddress;
     return *memory;
@@ -101,13 +102,13 @@ class MemoryByAddress {
     const std::lock_guard lock(mutex_);
     contexts_.emplace(address, std::move(context));
   }
-  // Null if `address` is not here.
+  // Null if there is no entry for `address`.
   Context take(void* address) {
     const std::lock_guard lock(mutex_);
     auto node = contexts_.extract(address);
     return node.empty() ? Context(nullptr, &c10::detail::deleteNothing) : std::move(node.mapped());
   }
-  // Null if `address` is not shared.
+  // Null if there is no entry for `address`.
   void* find(void* address, c10::DeleterFnPtr* deleter) {
     const std::lock_guard lock(mutex_);
     const auto found = contexts_.find(address);
@@ -123,10 +124,10 @@ class MemoryByAddress {
 
 void free_shared_memory(void* address) { MemoryByAddress::shared().take(address).reset(); }
 
-// Who manages the memory of a pointer; nobody here, if both are null.
+// The allocator that owns the pointer; both fields are null for foreign memory.
 struct Owner {
   Block* block = nullptr;
-  UncachedMemory::Piece* piece = nullptr;
+  UncachedMemory::Allocation* uncached = nullptr;
 };
 
 Owner owner_of(const at::DataPtr& pointer) {
@@ -134,7 +135,7 @@ Owner owner_of(const at::DataPtr& pointer) {
   c10::DeleterFnPtr deleter = pointer.get_deleter();
   if (deleter == &free_shared_memory) context = MemoryByAddress::shared().find(pointer.get(), &deleter);
   if (deleter == &free_memory) return {.block = static_cast<Block*>(context)};
-  if (deleter == &free_uncached_memory) return {.piece = static_cast<UncachedMemory::Piece*>(context)};
+  if (deleter == &free_uncached_memory) return {.uncached = static_cast<UncachedMemory::Allocation*>(context)};
   return {};
 }
 
@@ -142,7 +143,7 @@ struct Allocator final : c10::DeviceAllocator {
   at::DataPtr allocate(size_t bytes) override { return allocate_memory(bytes); }
 
   bool is_simple_data_ptr(const at::DataPtr& pointer) const override {
-    if (pointer.get_deleter() == &free_memory) return pointer.get_context() == nullptr;  // no memory at all
+    if (pointer.get_deleter() == &free_memory) return pointer.get_context() == nullptr;  // 0 bytes
     return pointer.get_deleter() == &free_shared_memory;                                 // see make_shareable()
   }
 
@@ -156,7 +157,7 @@ struct Allocator final : c10::DeviceAllocator {
 
   void emptyCache(c10::MempoolId_t pool) override {
     if (is_in_bad_fork()) return;
-    if (!captures_exist()) let_kept_graphs_go();
+    if (!captures_exist()) release_kept_graphs();
     collect_sent_memory();
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
       if (!has_context(device)) continue;
@@ -209,7 +210,7 @@ at::DataPtr allocate_memory(size_t bytes) {
     if (UncachedMemory::is_in_use() || !is_caching) return allocate_uncached_memory(bytes, device, stream);
     cache = &device_cache(device);
     open_caches[static_cast<size_t>(device)] = cache;
-    if (!is_caching) open_caches[static_cast<size_t>(device)] = nullptr;  // enable_caching() came in between
+    if (!is_caching) open_caches[static_cast<size_t>(device)] = nullptr;  // enable_caching() ran concurrently
   }
   Block* block = cache->allocate(bytes, stream);
   report_to_profiler(*cache, block->address, static_cast<int64_t>(block->size), device);
@@ -225,7 +226,7 @@ bool has_allocated() {
 
 bool enable_caching(bool enabled) {
   const bool before = is_caching.exchange(enabled);
-  for (std::atomic<DeviceCache*>& cache : open_caches) cache = nullptr;  // found anew
+  for (std::atomic<DeviceCache*>& cache : open_caches) cache = nullptr;  // allocate_memory() sets them again
   return before;
 }
 
@@ -259,13 +260,15 @@ void make_shareable(at::DataPtr& pointer) {
 void recordStream(const at::DataPtr& pointer, NPUStream stream) {
   const Owner owner = owner_of(pointer);
   if (owner.block != nullptr) return owner.block->cache->device.record_stream(owner.block, stream);
-  if (owner.piece != nullptr) return UncachedMemory::of(owner.piece->stream.device_index()).record_stream(owner.piece, stream);
+  if (owner.uncached != nullptr) {
+    return UncachedMemory::of(owner.uncached->stream.device_index()).record_stream(owner.uncached, stream);
+  }
   if (const at::DataPtr* sent = sent_memory_of(pointer)) recordStream(*sent, stream);
 }
 
 MemoryRange allocation_of(const at::DataPtr& pointer, size_t bytes) {
   const Owner owner = owner_of(pointer);
-  if (owner.piece != nullptr) return {owner.piece->address, owner.piece->size, owner.piece->stream};
+  if (owner.uncached != nullptr) return {owner.uncached->address, owner.uncached->size, owner.uncached->stream};
   if (owner.block == nullptr) return {pointer.get(), bytes, getCurrentNPUStream(pointer.device().index())};
   return owner.block->cache->device.segment_of(*owner.block);
 }

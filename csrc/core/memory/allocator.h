@@ -1,18 +1,21 @@
 // Device memory: a caching allocator in stream order.
 //
-// Memory is cut from segments that the device gave and goes back to a cache of its stream when freed, at once and without an
-// event: later work of the same stream runs after the work that used it. Memory that another stream uses too is named by
-// recordStream(); its free then waits for that stream. Sizes are rounded to 512 bytes. Requests up to 1 MiB come from segments of
-// 2 MiB, up to 10 MiB from segments of 20 MiB, larger ones from their own, rounded to 2 MiB. Free neighbours merge. A segment
-// goes back to the device in emptyCache() or before an allocation would fail.
+//   at::DataPtr memory = allocate_memory(1024);      // for the current stream of the current device
+//   recordStream(memory, other_stream);              // another stream uses it too
 //
-// Threads that use a pool (memory_pool.h) take memory from that pool's segments. use_allocator() puts functions of the user in
-// place of all this (pluggable_allocator.h). allocator_settings.h says what can be set.
+// A segment is memory that the device gave in one call. It is split into blocks. A freed block goes to the cache of its stream at
+// once, without an event, because later work of the same stream runs after the work that used it. If recordStream() named other
+// streams, the block is reused after their work. Sizes are rounded to 512 bytes. Requests up to 1 MiB come from segments of 2
+// MiB, requests up to 10 MiB from segments of 20 MiB, and larger ones from segments of their own, rounded to 2 MiB. Free
+// neighbours are merged. A free segment goes back to the device in emptyCache() or before an allocation fails.
 //
-// With PYTORCH_NO_NPU_MEMORY_CACHING=1, and while the device checks memory, there is no cache: see uncached_memory.h.
+// Threads that use a pool (memory_pool.h) get memory from the segments of that pool. use_allocator() replaces the caching
+// allocator by functions of the user (pluggable_allocator.h). allocator_settings.h has the settings.
 //
-// Thread-safe. Freeing is safe at exit and in a child of fork(). Running out is c10::OutOfMemoryError; the allocator stays
-// usable.
+// With PYTORCH_NO_NPU_MEMORY_CACHING=1, and while the device checks memory, nothing is cached: see uncached_memory.h.
+//
+// Thread-safe. Freeing is safe at exit and in a forked child. An allocation that fails throws c10::OutOfMemoryError; the
+// allocator stays usable.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -28,21 +31,22 @@ namespace torch_npu {
 
 C10_EXPORT c10::DeviceAllocator* getNPUAllocator();
 
-// `bytes` on the current device for the current stream. Same as getNPUAllocator()->allocate(bytes), without the virtual call.
+// `bytes` on the current device for the current stream. As getNPUAllocator()->allocate(bytes), without the virtual call.
 C10_EXPORT at::DataPtr allocate_memory(size_t bytes);
 
-// Scratch memory for one call on the current stream: freed when the result goes out of scope, reused in stream order.
+// Scratch memory for one call on the current stream: freed with the result, reused in stream order.
 inline at::DataPtr allocate_workspace(size_t bytes) { return allocate_memory(bytes); }
 
-// Memory of `pointer` is reused only after what `stream` holds when it is freed. Memory of others is ignored.
+// The memory of `pointer` is reused only after the work that `stream` has when the memory is freed. Memory of other allocators is
+// ignored.
 C10_EXPORT void recordStream(const at::DataPtr& pointer, NPUStream stream);
 
-// Lets several storages own the memory until one of them writes: PyTorch wants the context of such memory to be its address,
-// which would cost every other allocation a search.
+// Lets several storages own the memory until one of them writes (copy on write). PyTorch requires that the context of such memory
+// is its address. Only this memory is registered by address, so that other allocations need no search.
 C10_EXPORT void make_shareable(at::DataPtr& pointer);
 
-// The allocation of the device in which the memory of `pointer` lies, and the stream that it was allocated for. Memory of others
-// is taken to be an allocation of `bytes` for the current stream.
+// The device's allocation that contains the memory of `pointer`, and the stream of that memory. Memory of other allocators counts
+// as an allocation of `bytes` for the current stream.
 struct MemoryRange {
   void* begin;
   size_t bytes;
@@ -50,32 +54,33 @@ struct MemoryRange {
 };
 MemoryRange allocation_of(const at::DataPtr& pointer, size_t bytes);
 
-// For other libraries, which know memory by its address alone. Null for 0 bytes, and null may be freed. raw_free() throws if
-// raw_allocate() did not give `address`.
+// For libraries that identify memory by its address. raw_allocate() returns null for 0 bytes, and raw_free() accepts null.
+// raw_free() throws if `address` does not come from raw_allocate().
 C10_EXPORT void* raw_allocate(size_t bytes, NPUStream stream);
 C10_EXPORT void raw_free(void* address);
 
-// Limits the reserved memory of `device` to a share of its capacity, from 0 to 1. Beyond it, allocation fails as out of memory.
+// Limits the reserved memory of `device` to a fraction of its capacity, from 0 to 1. Allocations beyond the limit throw
+// c10::OutOfMemoryError.
 C10_EXPORT void set_memory_fraction(double fraction, c10::DeviceIndex device);
 C10_EXPORT double memory_fraction(c10::DeviceIndex device);
 
-// set_allocator_settings(), for memory that is in use too.
+// As set_allocator_settings(), and existing caches use the new settings at once.
 C10_EXPORT void change_allocator_settings(const std::string& text);
 
-// Off: every allocation from now on is one of the device, as in uncached_memory.h; statistics are those of the cache.
-// Gives what held before.
+// With false, later allocations are not cached (uncached_memory.h); the statistics remain those of the cache. Returns the
+// previous value.
 C10_EXPORT bool enable_caching(bool enabled);
 
 // Whether device memory was ever in use.
 bool has_allocated();
 
-// Of all devices, or of one pool; empty where memory is not cached.
+// The segments of all devices, or of one pool; empty if memory is not cached.
 C10_EXPORT std::vector<SegmentView> memory_segments(std::optional<c10::MempoolId_t> pool);
-// What memory_history.h recorded.
+// The recorded events of memory_history.h.
 C10_EXPORT std::vector<MemoryEvent> memory_events(c10::DeviceIndex device);
 C10_EXPORT void clear_memory_history();
 
-// Made at the first call, which needs no device.
+// Made at the first call, without a call of the device.
 class DeviceCache;
 DeviceCache& device_cache(c10::DeviceIndex device);
 

@@ -22,12 +22,12 @@ using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
 constexpr size_t kMiB = 1 << 20;
 constexpr size_t kMostPending = 512;  // with multi_stream_lazy_reclaim
 
-// What PyTorch does not keep, or keeps when a later text leaves it out.
+// Settings that PyTorch does not keep, or does not reset to the default when a later text leaves them out.
 struct OwnSettings {
   size_t large_segment = 20 * kMiB;
   size_t max_extra = 20 * kMiB;
   double fraction = 1;
-  bool has_huge_pages = false;
+  bool has_gib_pages = false;
   bool reclaims_lazily = false;
   bool fails_at_once = false;
   bool asks_unlocked = false;
@@ -45,7 +45,7 @@ bool parse_share(std::string_view value, double& out) {
   double share = 0;
   const char* const end = value.data() + value.size();
   const auto [last, error] = std::from_chars(value.data(), end, share);
-  if (error != std::errc() || last != end || !(share > 0 && share <= 1)) return false;  // nor NaN
+  if (error != std::errc() || last != end || !(share > 0 && share <= 1)) return false;  // false for NaN too
   out = share;
   return true;
 }
@@ -103,12 +103,12 @@ struct Key {
   std::string_view name;
   std::string_view allowed;
   bool (*parse)(std::string_view value, OwnSettings& settings);
-  std::string_view not_yet{};  // why a value other than False has no effect
+  std::string_view not_yet{};  // the reason why a value other than False has no effect
 };
 
 constexpr std::string_view kNoPinnedChoice = "pinned memory always comes from aclrtMallocHost, piece by piece";
 
-// PyTorch parses the keys for which nothing is stored here.
+// Rows whose function stores nothing only check the value: PyTorch keeps that setting.
 constexpr std::array kKeys = {
     Key{"max_split_size_mb", "a whole number of MiB from 20",
         [](std::string_view value, OwnSettings&) { return is_between(value, 20, kMost); }},
@@ -123,7 +123,7 @@ constexpr std::array kKeys = {
         "memory is aligned to 512 bytes, in expandable segments too"},
     Key{"page_size", "1g",
         [](std::string_view value, OwnSettings& s) {
-          s.has_huge_pages = true;
+          s.has_gib_pages = true;
           return value == "1g";
         }},
     Key{"segment_size_mb", "a whole number of MiB from 20 to 512",
@@ -162,7 +162,7 @@ std::string names_of_keys() {
 
 class Parser {
  public:
-  // `source` is named by errors.
+  // Errors name `source`.
   Parser(std::string_view source, std::string_view text) : source_(source) {
     std::copy_if(text.begin(), text.end(), std::back_inserter(text_), [](unsigned char c) { return std::isspace(c) == 0; });
   }
@@ -183,7 +183,7 @@ class Parser {
   }
 
   // One warning per key and process.
-  void warn_of_what_is_not_yet() const {
+  void warn_of_unimplemented() const {
     static std::mutex mutex;
     static std::vector<std::string_view> warned;
     const std::lock_guard lock(mutex);
@@ -203,8 +203,8 @@ class Parser {
     const std::string_view name = item.substr(0, colon), value = item.substr(colon + 1);
     const auto key = std::find_if(kKeys.begin(), kKeys.end(), [&](const Key& row) { return row.name == name; });
     if (key == kKeys.end()) {
-      const bool is_another_devices = Config::getKeys().contains(std::string(name));
-      TORCH_CHECK_VALUE(is_another_devices, source_, " has the unknown key '", name, "'; the keys are ", names_of_keys());
+      const bool is_key_of_other_device = Config::getKeys().contains(std::string(name));
+      TORCH_CHECK_VALUE(is_key_of_other_device, source_, " has the unknown key '", name, "'; the keys are ", names_of_keys());
       return;
     }
     TORCH_CHECK_VALUE(key->parse(value, settings_), source_, ": ", name, " is '", value, "', but must be ", key->allowed);
@@ -254,7 +254,8 @@ void keep(const OwnSettings& settings) {
   current.settings = settings;
 }
 
-// PyTorch keeps the size of segments when a later text leaves it out, and checks other keys against it.
+// PyTorch does not reset large_segment_size_mb when a later text leaves it out, and checks other keys against it. So it is reset
+// first.
 template <typename Settings>
 void tell_torch(const std::string& text) {
   if constexpr (requires { Settings::large_segment_size(); }) Settings::instance().parseArgs("large_segment_size_mb:20");
@@ -272,11 +273,11 @@ void apply_settings(std::string_view source, const std::string& text) {
     TORCH_CHECK_VALUE(false, source, ": '", text, "' is refused by PyTorch: ", error.what_without_backtrace());
   }
   keep(settings);
-  parser.warn_of_what_is_not_yet();
+  parser.warn_of_unimplemented();
 }
 
-// Before PyTorch reads PYTORCH_ALLOC_CONF, which it refuses if it has a key that nobody knows. A build of PyTorch for another
-// device may know some of the keys already and has its own hook, which is left alone.
+// Registers the keys before PyTorch reads PYTORCH_ALLOC_CONF, because it refuses unknown keys. A build of PyTorch for another
+// device may know some of the keys already and has its own hook, which stays.
 const bool is_registered = [] {
   for (const Key& key : kKeys) Config::getMutableKeys().insert(std::string(key.name));
   auto& hook = Config::getConfigParserHook();
@@ -313,7 +314,7 @@ CacheSettings CacheSettings::read() {
           .most_pending = own.reclaims_lazily ? kMostPending : 0,
           .collection_threshold = Config::garbage_collection_threshold(),
           .rounds_to_powers = std::any_of(divisions.begin(), divisions.end(), [](size_t count) { return count > 1; }),
-          .has_huge_pages = own.has_huge_pages,
+          .has_gib_pages = own.has_gib_pages,
           .fails_at_once = own.fails_at_once,
           .expands = own.expands,
           .asks_unlocked = own.asks_unlocked};

@@ -1,87 +1,62 @@
 #include "core/memory/device_cache.h"
 
-#include <c10/core/AllocatorConfig.h>
+#include <c10/util/ScopeExit.h>
 
-#include <bit>
+#include <algorithm>
 
-#include "core/graph/graph.h"
-#include "core/memory/device_cache_parts.h"
+#include "core/memory/allocation_sizes.h"
+#include "core/memory/kept_graphs.h"
 #include "core/memory/memory_pool.h"
+#include "core/memory/memory_stats.h"
+#include "core/memory/out_of_memory.h"
+#include "core/memory/shared_memory.h"
+#include "core/stream/all_work.h"
+#include "core/stream/open_captures.h"
+#include "core/stream/wait.h"
 
 namespace torch_npu {
-namespace {
-
-using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
-
-constexpr size_t kMostSmall = 1 << 20;    // the largest request that shares a small segment
-constexpr size_t kMostShared = 10 << 20;  // the largest request that shares a large segment
-constexpr size_t kSegmentUnit = 2 << 20;  // what segments of larger requests are rounded to
-constexpr size_t kMostBytes = size_t{1} << 60;
-
-}  // namespace
-
-size_t DeviceCache::block_size(size_t bytes) const {
-  if (settings_.rounds_to_powers) [[unlikely]] {
-    const size_t divisions = Config::roundup_power2_divisions(bytes);
-    const bool applies = divisions > 1 && bytes > SmallBlocks::kUnit * divisions && !std::has_single_bit(bytes);
-    if (applies) bytes = round_up(bytes, std::bit_floor(bytes) / divisions);
-  }
-  return round_up(bytes, SmallBlocks::kUnit);
-}
-
-size_t DeviceCache::segment_size(size_t block) const {
-  if (block <= kMostSmall) return SmallBlocks::kSegment;
-  if (settings_.has_huge_pages) return round_up(block, kHugePage);
-  if (block < kMostShared) return settings_.large_segment;
-  return round_up(block, kSegmentUnit);
-}
-
-bool DeviceCache::is_worth_cutting(const Block& block, size_t size) const {
-  const size_t rest = block.size - size;
-  if (block.is_small) return rest >= SmallBlocks::kUnit;
-  return size < settings_.max_split && rest > kMostSmall;
-}
 
 Block* DeviceCache::allocate(size_t bytes, c10::StreamId id) {
   if (watches_allocations()) [[unlikely]]
     return allocate_watched(bytes, id);
-  HeldLock lock(mutex_);
-  return take(lock, default_pool_, bytes, id);
+  CacheLock lock(mutex_);
+  return take(lock, pools_.default_pool(), bytes, id);
 }
 
 Block* DeviceCache::allocate_watched(size_t bytes, c10::StreamId id) {
   const MemoryHistory::Caller caller(MemoryEvent::kAlloc);
-  const std::optional<c10::MempoolId_t> captured = capture_pool(NPUStream(device_, id));
-  HeldLock lock(mutex_);
-  Block* block = take(lock, pool_of(captured.value_or(current_pool(device_))), bytes, id);
-  history_.record(MemoryEvent::kAlloc, *block);
+  const std::optional<c10::MempoolId_t> captured = capture_pool(NPUStream(state_.device, id));
+  CacheLock lock(mutex_);
+  Block* block = take(lock, pools_.find(captured.value_or(current_pool(state_.device))), bytes, id);
+  state_.history.record(MemoryEvent::kAlloc, *block);
   return block;
 }
 
-[[gnu::always_inline]] inline Block* DeviceCache::take(HeldLock& lock, BlockPool& pool, size_t bytes, c10::StreamId id) {
+[[gnu::always_inline]] inline Block* DeviceCache::take(CacheLock& lock, BlockPool& pool, size_t bytes, c10::StreamId id) {
   if (bytes >= kMostBytes) [[unlikely]]
     out_of_memory(lock, bytes, id);
-  const size_t size = block_size(bytes);
+  const size_t size = block_size(state_.settings, bytes);
   const bool is_small = size <= kMostSmall;
-  if (pending_count_ > settings_.most_pending) collect_reached();
-  StreamCache& cache = cache_of(pool, id);
+  if (pending_.count() > state_.settings.most_pending) pending_.collect_reached();
+  StreamCache& cache = pools_.cache_of(pool, id);
   Block* block = cache.recent.take(size);
   if (block == nullptr) [[unlikely]] {
-    block = find_free(cache, size, is_small);
-    if (block == nullptr && join_recent(cache)) block = find_free(cache, size, is_small);
+    block = blocks_.take_fit(cache, size, is_small);
+    if (block == nullptr && blocks_.merge_recent(cache)) block = blocks_.take_fit(cache, size, is_small);
     if (block == nullptr) block = grow(lock, cache, size, is_small);
     if (block == nullptr) out_of_memory(lock, bytes, id);
-    if (is_worth_cutting(*block, size)) cut(block, size);
+    if (is_worth_splitting(state_.settings, *block, size)) blocks_.insert(blocks_.split(block, size));
   }
   block->requested = bytes;
   block->rounded = size;
-  increase(stats_.allocation, is_small, 1);
-  increase(stats_.allocated_bytes, is_small, block->size);
-  increase(stats_.active, is_small, 1);
-  increase(stats_.active_bytes, is_small, block->size);
-  increase(stats_.requested_bytes, is_small, bytes);
-  block->is_oversize = is_oversize(*block);
-  if (block->is_oversize) stats_.oversize_allocations.increase(1);
+  auto& stats = state_.stats;
+  increase(stats.allocation, is_small, 1);
+  increase(stats.allocated_bytes, is_small, block->size);
+  increase(stats.active, is_small, 1);
+  increase(stats.active_bytes, is_small, block->size);
+  increase(stats.requested_bytes, is_small, bytes);
+  block->is_oversize = is_oversize(state_.settings, *block);
+  if (block->is_oversize) stats.oversize_allocations.increase(1);
   return block;
 }
 
@@ -97,20 +72,21 @@ void DeviceCache::free(Block* block) noexcept {
 void DeviceCache::free_watched(Block* block) noexcept {
   const MemoryHistory::Caller caller(MemoryEvent::kFreeRequested);
   const std::lock_guard lock(mutex_);
-  history_.record(MemoryEvent::kFreeRequested, *block);
-  if (block->users.empty()) history_.record(MemoryEvent::kFreeCompleted, *block);
+  state_.history.record(MemoryEvent::kFreeRequested, *block);
+  if (block->users.empty()) state_.history.record(MemoryEvent::kFreeCompleted, *block);
   release(block);
 }
 
 [[gnu::always_inline]] inline void DeviceCache::release(Block* block) {
-  decrease(stats_.allocation, block->is_small, 1);
-  decrease(stats_.allocated_bytes, block->is_small, block->size);
-  if (block->is_oversize) stats_.oversize_allocations.decrease(1);
+  auto& stats = state_.stats;
+  decrease(stats.allocation, block->is_small, 1);
+  decrease(stats.allocated_bytes, block->is_small, block->size);
+  if (block->is_oversize) stats.oversize_allocations.decrease(1);
   if (!block->users.empty()) [[unlikely]] {
-    free_for_users(block);
+    pending_.add(block);
     return;
   }
-  cache_free(block);
+  blocks_.add_recent(block);
 }
 
 void DeviceCache::record_stream(Block* block, NPUStream stream) {
@@ -131,142 +107,182 @@ MemoryRange DeviceCache::segment_of(const Block& block) const {
   return {first->address, static_cast<size_t>(last->address + last->size - first->address), block.cache->stream};
 }
 
-StreamCache& DeviceCache::cache_of(BlockPool& pool, c10::StreamId id) {
-  if (pool.newest_cache != nullptr && pool.newest_cache->stream.id() == id) return *pool.newest_cache;
-  std::unique_ptr<StreamCache>& cache = pool.caches[id];
-  if (cache == nullptr) cache.reset(new StreamCache{*this, pool, NPUStream(device_, id)});
-  pool.newest_cache = cache.get();
-  return *cache;
-}
-
-BlockPool& DeviceCache::pool_of(c10::MempoolId_t id) {
-  const auto found = pools_.find(id);
-  return found == pools_.end() ? default_pool_ : found->second;
-}
-
-// The block is taken out of the cache.
-Block* DeviceCache::find_free(StreamCache& cache, size_t size, bool is_small) {
-  Block* block = is_small ? cache.small.best_fit(size) : cache.large.best_fit(size);
-  if (block == nullptr) return nullptr;
-  if (!is_small) {
-    // Blocks that must not be cut are kept for requests of about their size.
-    if (size < settings_.max_split && block->size >= settings_.max_split) return nullptr;
-    if (size >= settings_.max_split && block->size - size >= settings_.max_extra) return nullptr;
+// A block of new memory, in no list. If the device has none, unused memory is freed first. Null if that did not help.
+Block* DeviceCache::grow(CacheLock& lock, StreamCache& cache, size_t size, bool is_small) {
+  blocks_.advance_clock();
+  CacheSettings& settings = state_.settings;
+  settings = CacheSettings::read();
+  if (settings.most_pending > 0 && pending_.count() > 0) {
+    pending_.collect_reached();
+    blocks_.merge_recent(cache);
+    if (Block* block = blocks_.take_fit(cache, size, is_small)) return block;
   }
-  leave(block);
-  return block;
+  collect_garbage(lock, segment_size(settings, size));
+  if (Block* block = segments_.get(lock, cache, size, is_small)) return block;
+  return settings.fails_at_once || captures_exist() ? nullptr : shrink_and_retry(lock, cache, size, is_small);
 }
 
-// Keeps the first `size` bytes of a block that is in no cache and puts the rest into it.
-void DeviceCache::cut(Block* block, size_t size) { enter(divide(block, size)); }
-
-// The same, but the rest is returned.
-Block* DeviceCache::divide(Block* block, size_t size) {
-  Block* rest = new_block();
-  rest->address = block->address + size;
-  rest->size = block->size - size;
-  rest->cache = block->cache;
-  rest->is_small = block->is_small;
-  rest->is_oversize_segment = false;
-  rest->expandable = block->expandable;
-  rest->before = block;
-  rest->after = block->after;
-  if (rest->after != nullptr) rest->after->before = rest;
-  block->after = rest;
-  block->size = size;
-  return rest;
-}
-
-// Whether that changed what is free.
-bool DeviceCache::join_recent(StreamCache& cache) {
-  return cache.recent.evict_all([this](Block* block) { join(block); });
-}
-
-void DeviceCache::cache_free(Block* block) {
-  decrease(stats_.active, block->is_small, 1);
-  decrease(stats_.active_bytes, block->is_small, block->size);
-  decrease(stats_.requested_bytes, block->is_small, block->requested);
-  block->cache->recent.insert(block, block->rounded, [this](Block* other) { join(other); });
-}
-
-// Puts a block among the free ones by size, together with neighbours that are there.
-void DeviceCache::join(Block* block) {
-  block = absorb(block, block->before);
-  block = absorb(block, block->after);
-  enter(block);
-}
-
-// Joins `block` and a neighbour that is free, into the one with the lower address; returns what then stands for `block`.
-Block* DeviceCache::absorb(Block* block, Block* neighbour) {
-  if (neighbour == nullptr || !neighbour->is_free) return block;
-  leave(neighbour);
-  Block* low = neighbour == block->before ? neighbour : block;
-  Block* high = low == block ? neighbour : block;
-  low->size += high->size;
-  low->after = high->after;
-  if (low->after != nullptr) low->after->before = low;
-  delete_block(high);
-  return low;
-}
-
-void DeviceCache::enter(Block* block) {
-  block->is_free = true;
-  block->freed_at = tick_;
-  if (block->is_small) {
-    block->cache->small.insert(block);
-  } else {
-    block->cache->large.insert(block);
+// Gives unused memory back and asks the device again, unless another thread freed a fitting block in the meantime.
+Block* DeviceCache::shrink_and_retry(CacheLock& lock, StreamCache& cache, size_t size, bool is_small) {
+  ++state_.stats.num_alloc_retries;
+  lock.unlock();
+  const NoCaptures no_captures;
+  if (!no_captures.holds()) {
+    lock.lock();
+    return nullptr;
   }
-  if (!block->is_split()) return;
-  increase(stats_.inactive_split, block->is_small, 1);
-  increase(stats_.inactive_split_bytes, block->is_small, block->size);
-}
-
-void DeviceCache::leave(Block* block) {
-  block->is_free = false;
-  if (block->is_small) {
-    block->cache->small.erase(block);
-  } else {
-    block->cache->large.erase(block);
+  release_kept_graphs();
+  collect_sent_memory();
+  wait_for_all_work();  // without the locks, so that it can be interrupted
+  const std::lock_guard turn(release_mutex_);
+  const UninterruptedWaits scope;  // an interrupt runs code of the user, which may need release_mutex_
+  lock.lock();
+  pending_.wait(lock);
+  blocks_.merge_recent(cache);
+  if (Block* block = blocks_.take_fit(cache, size, is_small)) return block;
+  std::vector<Block*> segments = segments_.take_free({0, 0});
+  if (!cache.pool.is_default()) {
+    const std::vector<Block*> own = segments_.take_free(cache.pool.id);
+    segments.insert(segments.end(), own.begin(), own.end());
   }
-  if (!block->is_split()) return;
-  decrease(stats_.inactive_split, block->is_small, 1);
-  decrease(stats_.inactive_split_bytes, block->is_small, block->size);
+  segments_.give_back(lock, segments);
+  return segments_.get(lock, cache, size, is_small);
 }
 
-Block* DeviceCache::new_block() {
-  if (unused_blocks_ == nullptr) return new Block;
-  Block* block = unused_blocks_;
-  unused_blocks_ = block->next;
-  block->before = block->after = nullptr;
-  return block;
+// With garbage_collection_threshold: gives unused segments back until `bytes` more stay below the threshold.
+void DeviceCache::collect_garbage(CacheLock& lock, size_t bytes) {
+  if (state_.settings.collection_threshold <= 0 || captures_exist()) return;
+  const size_t most = source_.fraction() < 1 ? source_.limit() : device_memory(state_.device).second;
+  const auto threshold = static_cast<size_t>(state_.settings.collection_threshold * static_cast<double>(most));
+  const size_t wanted = static_cast<size_t>(state_.stats.reserved_bytes[0].current) + bytes;
+  if (wanted <= threshold) return;
+  lock.unlock();
+  const auto relock = c10::make_scope_exit([&] {
+    if (!lock.owns_lock()) lock.lock();
+  });
+  const NoCaptures no_captures;
+  if (!no_captures.holds()) return;
+  const std::lock_guard turn(release_mutex_);
+  const UninterruptedWaits scope;
+  lock.lock();
+  segments_.give_back(lock, segments_.take_oldest_free(wanted - threshold));
 }
 
-void DeviceCache::delete_block(Block* block) {
-  block->next = unused_blocks_;
-  unused_blocks_ = block;
+void DeviceCache::release_cached(c10::MempoolId_t pool) {
+  const NoCaptures no_captures;
+  if (!no_captures.holds()) return;  // the device refuses waits during a capture
+  const BoundDevice bound(state_.device);
+  if (has_free_segments(pool)) wait_for_all_work();  // without the locks, so that it can be interrupted
+  const std::lock_guard turn(release_mutex_);
+  const UninterruptedWaits scope;
+  CacheLock lock(mutex_);
+  pending_.wait(lock);
+  segments_.give_back(lock, segments_.take_free(pool));
 }
 
-void DeviceCache::join_all() {
-  for (const auto& [stream, cache] : default_pool_.caches) join_recent(*cache);
-  for (auto& [id, pool] : pools_) {
-    for (const auto& [stream, cache] : pool.caches) join_recent(*cache);
-  }
+bool DeviceCache::has_free_segments(c10::MempoolId_t pool) {
+  const std::lock_guard lock(mutex_);
+  return segments_.has_free(pool);
+}
+
+void DeviceCache::retain_pool(c10::MempoolId_t id, const AllocatorFunctions* source, PoolHolder holder) {
+  const std::lock_guard lock(mutex_);
+  pools_.retain(id, source, holder);
+}
+
+bool DeviceCache::drop_pool(c10::MempoolId_t id, PoolHolder holder) noexcept {
+  const std::lock_guard lock(mutex_);
+  return pools_.drop(id, holder);
+}
+
+void DeviceCache::release_pool(c10::MempoolId_t id) {
+  if (drop_pool(id, PoolHolder::kProgram)) release_cached(id);
+}
+
+size_t DeviceCache::pool_use_count(c10::MempoolId_t id) const {
+  const std::lock_guard lock(mutex_);
+  return pools_.use_count(id);
+}
+
+// Throws without the lock, because observers of the error may use the cache.
+void DeviceCache::out_of_memory(CacheLock& lock, size_t bytes, c10::StreamId id) {
+  auto& stats = state_.stats;
+  ++stats.num_ooms;
+  const auto [free, total] = device_memory(state_.device);
+  const OutOfMemory event{.device = state_.device,
+                          .requested = bytes,
+                          .total = total,
+                          .free = free,
+                          .allowed = source_.limit(),
+                          .allocated = static_cast<size_t>(stats.allocated_bytes[0].current),
+                          .active = static_cast<size_t>(stats.active_bytes[0].current),
+                          .reserved = static_cast<size_t>(stats.reserved_bytes[0].current),
+                          .reason = source_.take_refusal()};
+  if (watches_allocations()) state_.history.record(MemoryEvent::kOutOfMemory, free, bytes, id, current_pool(state_.device));
+  lock.unlock();
+  throw_out_of_memory(event);
+}
+
+std::vector<SegmentView> DeviceCache::segments(std::optional<c10::MempoolId_t> pool) {
+  const std::lock_guard lock(mutex_);
+  state_.history.record(MemoryEvent::kSnapshot, 0, 0, 0, {0, 0});
+  merge_all();
+  return list_.views(pool);
+}
+
+std::vector<MemoryEvent> DeviceCache::events() const {
+  const std::lock_guard lock(mutex_);
+  return {state_.history.events().begin(), state_.history.events().end()};
+}
+
+void DeviceCache::clear_history() {
+  const std::lock_guard lock(mutex_);
+  state_.history.clear();
+}
+
+c10::CachingDeviceAllocator::DeviceStats DeviceCache::stats() {
+  const std::lock_guard lock(mutex_);
+  merge_all();
+  auto stats = state_.stats;
+  stats.max_split_size = static_cast<int64_t>(state_.settings.max_split);
+  return stats;
+}
+
+void DeviceCache::merge_all() {
+  pools_.for_each([&](BlockPool& pool) {
+    for (const auto& [stream, cache] : pool.caches) blocks_.merge_recent(*cache);
+  });
+}
+
+void DeviceCache::reset_accumulated_stats() {
+  const std::lock_guard lock(mutex_);
+  reset_sums(state_.stats);
+}
+
+void DeviceCache::reset_peak_stats() {
+  const std::lock_guard lock(mutex_);
+  reset_peaks(state_.stats);
+}
+
+std::pair<size_t, size_t> DeviceCache::usage() const {
+  const std::lock_guard lock(mutex_);
+  const auto& stats = state_.stats;
+  return {static_cast<size_t>(stats.allocated_bytes[0].current), static_cast<size_t>(stats.reserved_bytes[0].current)};
 }
 
 void DeviceCache::read_settings() {
   const std::lock_guard lock(mutex_);
-  settings_ = CacheSettings::read();
+  state_.settings = CacheSettings::read();
 }
 
 void DeviceCache::set_fraction(double fraction) {
   const std::lock_guard lock(mutex_);
-  fraction_ = fraction;
+  source_.set_fraction(fraction);
 }
 
 double DeviceCache::fraction() const {
   const std::lock_guard lock(mutex_);
-  return fraction_;
+  return source_.fraction();
 }
 
 }  // namespace torch_npu

@@ -15,7 +15,7 @@ std::unique_ptr<ExpandableSegment> ExpandableSegment::reserve(c10::DeviceIndex d
     if (ACL_FN(aclrtReserveMemAddress)(&address, pages * page, 0, nullptr, 0) == ACL_SUCCESS) {
       return std::unique_ptr<ExpandableSegment>(new ExpandableSegment(device, static_cast<char*>(address), page, pages));
     }
-    ACL_FN(aclGetRecentErrMsg)();  // nobody's error
+    ACL_FN(aclGetRecentErrMsg)();  // clears the message: it must not appear in a later error
     if (pages == fewest) return nullptr;
   }
 }

@@ -1,13 +1,13 @@
 #include "core/memory/host_allocator.h"
 
 #include "acl/symbol.h"
-#include "core/graph/graph.h"
 #include "core/stream/event.h"
+#include "core/stream/open_captures.h"
 
 namespace torch_npu {
 namespace {
 
-// Which of these torch declares differs between its versions; where it does not, they are plain functions nobody calls.
+// Versions of torch differ in which of these functions they declare. Those that a version does not declare are never called.
 struct PinnedMemory final : at::CachingHostAllocatorImpl<NPUStream, NPUEvent> {
   void allocate_host_memory(size_t size, void** pointer) override {
     bind_device();
@@ -19,7 +19,7 @@ struct PinnedMemory final : at::CachingHostAllocatorImpl<NPUStream, NPUEvent> {
   }
 
   void record_stream(std::optional<std::vector<NPUEvent>>& events, NPUStream stream) override {
-    if (is_capturing(stream)) return;  // who captures a copy keeps its memory for the replays
+    if (is_capturing(stream)) return;  // the caller that captures a copy must keep the memory for the replays
     NPUEvent event;
     event.record(stream);
     events->push_back(std::move(event));

@@ -5,13 +5,13 @@
 #include <chrono>
 #include <mutex>
 
-namespace torch_npu {
+#include "core/memory/block_pools.h"
 
-constinit std::atomic<uint32_t> detail::allocation_watchers{0};
+namespace torch_npu {
 
 namespace {
 
-// Null: off. Never freed, as others may be reading it.
+// Null: off. The objects are never deleted, because other threads may read them.
 constinit std::atomic<const HistoryOptions*> current_options{nullptr};
 
 thread_local const StackTrace* current_stack = nullptr;
@@ -44,7 +44,7 @@ MemoryHistory::Caller::Caller(MemoryEvent::Action action) : previous_(current_st
   if (options->stacks < (is_allocation(action) ? Stacks::kOfLiveBlocks : Stacks::kAlways)) return;
   try {
     stack_ = torch::CapturedTraceback::gather(/*python=*/true, /*script=*/true, options->has_cpp_frames);
-  } catch (const std::exception&) {  // a free has nobody to tell
+  } catch (const std::exception&) {  // a free cannot throw; the event has no stack
   }
 }
 

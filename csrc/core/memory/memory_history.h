@@ -1,11 +1,12 @@
-// Who allocated device memory, and what happened to it: the stacks of live blocks and a trace of events, kept while asked for.
+// The history of device memory: the stacks that allocated the live blocks, and a trace of events.
 //
 //   record_memory_history({.keeps_trace = true, .stacks = Stacks::kAlways, .most_events = 100000});
 //   ...
-//   record_memory_history(std::nullopt);      // off; what was kept is gone
+//   record_memory_history(std::nullopt);      // off
 //
-// It is off at first and then costs nothing but the question watches_allocations(). DeviceCache has one MemoryHistory, under its
-// lock; the stack is taken before that lock, by Caller, because it needs Python's.
+// It is off at first and then costs one load per allocation (core/allocation_watchers.h). Each DeviceCache owns a MemoryHistory,
+// which its lock protects. Caller takes the stack before that lock, because this needs Python's lock. The free functions are
+// thread-safe.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -17,30 +18,22 @@
 #include <optional>
 #include <unordered_map>
 
-#include "core/memory/free_blocks.h"
+#include "core/allocation_watchers.h"
+#include "core/memory/block.h"
 
 namespace torch_npu {
 
-// When a stack is taken; each includes those before.
+// The events for which a stack is taken; each value includes the previous ones.
 enum class Stacks : uint8_t { kNever, kOfLiveBlocks, kOfAllocations, kAlways };
 
 struct HistoryOptions {
   bool keeps_trace = true;
   Stacks stacks = Stacks::kAlways;
   bool has_cpp_frames = false;
-  size_t most_events = SIZE_MAX;  // per device; older ones are forgotten
+  size_t most_events = SIZE_MAX;  // per device; older events are dropped
 };
 
 C10_EXPORT void record_memory_history(std::optional<HistoryOptions> options);
-
-namespace detail {
-
-// How many reasons there are to look closer at allocations: the history, and threads that use a pool.
-extern constinit std::atomic<uint32_t> allocation_watchers;
-
-}  // namespace detail
-
-inline bool watches_allocations() { return detail::allocation_watchers.load(std::memory_order_relaxed) != 0; }
 
 using StackTrace = std::shared_ptr<c10::GatheredContext>;  // a torch::CapturedTraceback
 
@@ -58,7 +51,7 @@ struct MemoryEvent {
   };
 
   Action action;
-  uintptr_t address;  // of kOutOfMemory: bytes free on the device
+  uintptr_t address;  // for kOutOfMemory: free bytes of the device
   size_t size;
   c10::StreamId stream;
   c10::MempoolId_t pool;
@@ -68,7 +61,7 @@ struct MemoryEvent {
 
 class MemoryHistory {
  public:
-  // The stack of what this thread does while it lives.
+  // While it lives, its stack is the stack of all events of this thread.
   class Caller {
    public:
     explicit Caller(MemoryEvent::Action action);
@@ -81,14 +74,14 @@ class MemoryHistory {
     const StackTrace* previous_;
   };
 
-  // Nothing, while the history is off.
+  // Does nothing while the history is off.
   void record(MemoryEvent::Action action, const Block& block);
-  // Of no block: kSnapshot and kOutOfMemory.
+  // For events without a block: kSnapshot and kOutOfMemory.
   void record(MemoryEvent::Action action, uintptr_t address, size_t size, c10::StreamId stream, c10::MempoolId_t pool);
   void clear();
 
   const std::deque<MemoryEvent>& events() const { return events_; }
-  // Null if it is not known.
+  // The stack that allocated the block; null if it is not known.
   StackTrace stack_of(const Block& block) const;
 
  private:

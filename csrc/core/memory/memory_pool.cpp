@@ -22,7 +22,8 @@ struct Use {
 
 thread_local std::vector<Use> uses;  // the innermost last
 
-// The last one gives memory back. Where that fails the pool keeps it, for emptyCache() and for allocations that need room.
+// Drops a reference. The last drop gives the memory back to the device. If that fails, emptyCache() and allocations that need
+// room try again.
 void release(c10::DeviceIndex device, c10::MempoolId_t id) noexcept {
   if (is_in_bad_fork() || process_ends()) return;
   const InterpreterUnlocked unlocked;  // the work that is waited for may need Python

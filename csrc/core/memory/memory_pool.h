@@ -1,17 +1,17 @@
-// Private pools of device memory: what a thread allocates while it uses a pool comes from that pool's own segments.
+// Private pools of device memory. While a thread uses a pool, its allocations come from the pool's own segments.
 //
-//   MemoryPool pool;                                // or MemoryPool pool(&functions), for segments from elsewhere
+//   MemoryPool pool;                                // or MemoryPool pool(&functions): these functions give the segments
 //   {
 //     const UsePool use(pool, /*device=*/0);        // this thread, this device
 //     at::DataPtr memory = allocate_memory(1024);
 //   }
 //
-// Memory goes back to its pool when freed, and from there only to those who use that pool. emptyCache() leaves pools alone. When
-// the pool goes, free segments go back to the device, after all work, and the others after the last of their memory is freed, in
-// emptyCache(). So do those whose wait failed or was interrupted: destructors here do not throw (late_errors.h).
+// Freed memory goes back to its pool, and only users of the pool get it again. emptyCache() does not touch pools in use. When the
+// pool is destroyed, its free segments go back to the device, after all work. The other segments go back in a later emptyCache(),
+// after their memory is freed. So do segments for which the wait failed or was interrupted: the destructors do not throw
+// (late_errors.h).
 //
-// A pool may be used by several threads, and pools may be nested: the innermost counts. Where memory is not cached, a pool has no
-// effect.
+// Several threads may use a pool. Uses may be nested: the innermost one decides. If memory is not cached, a pool has no effect.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -23,7 +23,7 @@ namespace torch_npu {
 
 class C10_EXPORT MemoryPool {
  public:
-  // Of the current device; used on another one, it has segments there too. `source` must stay until the process ends.
+  // A pool of the current device; it can be used on other devices too. `source` must stay valid until the process ends.
   explicit MemoryPool(const AllocatorFunctions* source = nullptr);
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
@@ -31,7 +31,7 @@ class C10_EXPORT MemoryPool {
 
   c10::MempoolId_t id() const { return id_; }
   const AllocatorFunctions* source() const { return source_; }
-  // This object, and each use.
+  // 1 for this object, and 1 for each use.
   size_t use_count() const;
 
  private:
@@ -43,9 +43,9 @@ class C10_EXPORT MemoryPool {
 class C10_EXPORT UsePool {
  public:
   UsePool(const MemoryPool& pool, c10::DeviceIndex device);
-  // Of a pool that a graph uses.
+  // For a pool of a graph.
   UsePool(c10::MempoolId_t pool, c10::DeviceIndex device) : UsePool(pool, nullptr, device) {}
-  // On the thread that made it.
+  // Runs on the thread that made the object.
   ~UsePool();
   UsePool(const UsePool&) = delete;
   UsePool& operator=(const UsePool&) = delete;
@@ -57,10 +57,10 @@ class C10_EXPORT UsePool {
   const c10::DeviceIndex device_;
 };
 
-// The one that the calling thread uses on `device`; {0, 0} for none.
+// The pool that the calling thread uses on `device`; {0, 0} if it uses none.
 c10::MempoolId_t current_pool(c10::DeviceIndex device);
 
-// Of no pool yet.
+// An ID that no pool has.
 C10_EXPORT c10::MempoolId_t new_pool_id();
 
 }  // namespace torch_npu

@@ -1,4 +1,4 @@
-// Device memory as it is at one moment, segment by segment: what memory_snapshot() of Python is made of.
+// A snapshot of device memory: the segments and their blocks. torch.npu.memory_snapshot() converts it to Python.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -16,7 +16,7 @@ struct BlockView {
   size_t size;
   size_t requested;
   State state;
-  StackTrace stack;  // of its allocation; null if that is not known
+  StackTrace stack;  // that allocated it; null if it is not known
 };
 
 struct SegmentView {
@@ -28,7 +28,7 @@ struct SegmentView {
   bool is_expandable = false;
   size_t total = 0;
   size_t allocated = 0;
-  size_t active = 0;  // allocated, or freed but still used by another stream
+  size_t active = 0;  // allocated, or freed and still used by another stream
   size_t requested = 0;
   std::vector<BlockView> blocks{};  // by address; they cover the segment
 

@@ -1,4 +1,4 @@
-// The statistics of an allocator, as torch keeps them, set back.
+// Resets the statistics of an allocator.
 //
 //   reset_peaks(stats_);      // torch.npu.reset_peak_memory_stats()
 #pragma once

@@ -10,21 +10,21 @@ namespace {
 
 constinit std::atomic<const AllocatorFunctions*> plugged{nullptr};
 
-struct Piece {
+struct Allocation {
   const AllocatorFunctions& functions;
   void* address;
   size_t size;
   NPUStream stream;
 };
 
-void free_piece(void* context) {
+void free_allocation(void* context) {
   if (is_in_bad_fork()) return;
-  const std::unique_ptr<Piece> piece(static_cast<Piece*>(context));
-  const c10::DeviceIndex device = piece->stream.device_index();
+  const std::unique_ptr<Allocation> allocation(static_cast<Allocation*>(context));
+  const c10::DeviceIndex device = allocation->stream.device_index();
   try {
     const BoundDevice bound(device);
-    piece->functions.free(piece->address, piece->size, device, piece->stream.stream());
-  } catch (const std::exception&) {  // at exit there is no device
+    allocation->functions.free(allocation->address, allocation->size, device, allocation->stream.stream());
+  } catch (const std::exception&) {  // the device may be gone at exit
   }
 }
 
@@ -51,7 +51,7 @@ at::DataPtr allocate_plugged(const AllocatorFunctions& functions, size_t bytes, 
                          .free = free,
                          .reason = "the function given to change_current_allocator() returned a null pointer"});
   }
-  return {address, new Piece{functions, address, bytes, stream}, &free_piece, npu_device(device)};
+  return {address, new Allocation{functions, address, bytes, stream}, &free_allocation, npu_device(device)};
 }
 
 }  // namespace torch_npu

@@ -1,11 +1,14 @@
-// Device memory from functions of the user: instead of the whole allocator, or for the segments of one pool.
+// Device memory from functions of the user, in place of the caching allocator or for the segments of one pool.
 //
 //   static const AllocatorFunctions mine{my_alloc, my_free};
 //   use_allocator(&mine);                          // before the first allocation
 //   at::DataPtr memory = allocate_memory(1024);    // calls my_alloc(1024, device, stream)
 //
-// Nothing is cached or counted then, and recordStream() has no effect: `free` is called when the last owner lets go, and what
-// streams still use is its business. A null pointer from `allocate` is out of memory.
+// After use_allocator() nothing is cached or counted, and recordStream() has no effect. `free` is called when the last owner
+// frees the memory, and must take care of streams that still use it. If `allocate` returns a null pointer, c10::OutOfMemoryError
+// is thrown.
+//
+// Thread-safe.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -22,8 +25,8 @@ struct AllocatorFunctions {
   void (*free)(void* address, size_t size, int device, aclrtStream stream) = nullptr;
 };
 
-// For all memory from now on. Throws if device memory was allocated before, or if functions are in use already. `functions` must
-// stay until the process ends.
+// For all later allocations. Throws if device memory was allocated before, or if use_allocator() was called before. `functions`
+// must stay valid until the process ends.
 C10_EXPORT void use_allocator(const AllocatorFunctions* functions);
 
 // Null: the caching allocator is in use.

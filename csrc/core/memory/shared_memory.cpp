@@ -21,22 +21,22 @@
 namespace torch_npu {
 namespace {
 
-using Receivers = SharedWords::Receivers;
+using Receivers = IpcTickets::Receivers;
 
-// What the sender keeps of memory that it sent.
+// Memory that this process sent.
 struct Sent {
   at::DataPtr memory;
   struct Message {
-    SharedWords::Ticket ticket;
-    OwnEvent event;
+    IpcTickets::Ticket ticket;
+    UniqueEvent event;
   };
   std::vector<Message> messages{};
-  bool is_freed = false;  // by the sender
+  bool is_freed = false;  // the sender has freed its storage
 
   void forget_released(Receivers receivers) {
     std::erase_if(messages, [&](const Message& message) {
-      if (!SharedWords::own().is_released(message.ticket, receivers)) return false;
-      SharedWords::own().give_back(message.ticket);
+      if (!IpcTickets::own().is_released(message.ticket, receivers)) return false;
+      IpcTickets::own().give_back(message.ticket);
       return true;
     });
   }
@@ -52,12 +52,12 @@ struct Outbox {
   }
 };
 
-// The context of memory that was sent is its Sent.
+// Deleter of sent memory, whose context is its Sent.
 void free_sent(void* context) {
   if (is_in_bad_fork()) return;
   auto* const sent = static_cast<Sent*>(context);
   Outbox& outbox = Outbox::instance();
-  std::unique_ptr<Sent> unused;  // freed without the lock
+  std::unique_ptr<Sent> unused;  // destroyed after the lock is released
   const std::lock_guard lock(outbox.mutex);
   sent->is_freed = true;
   sent->forget_released(Receivers::kLiving);
@@ -66,14 +66,14 @@ void free_sent(void* context) {
 
 size_t collect(Receivers receivers) noexcept {
   Outbox& outbox = Outbox::instance();
-  std::vector<std::unique_ptr<Sent>> unused;  // as above
+  std::vector<std::unique_ptr<Sent>> unused;  // destroyed after the lock is released
   const std::lock_guard lock(outbox.mutex);
   size_t in_use = 0;
   for (auto entry = outbox.all.begin(); entry != outbox.all.end();) {
     Sent& sent = *entry->second;
     sent.forget_released(receivers);
     in_use += std::any_of(sent.messages.begin(), sent.messages.end(),
-                          [](const Sent::Message& message) { return !SharedWords::own().is_held_here(message.ticket); });
+                          [](const Sent::Message& message) { return !IpcTickets::own().is_held_here(message.ticket); });
     if (sent.messages.empty() && sent.is_freed) {
       unused.push_back(std::move(entry->second));
       entry = outbox.all.erase(entry);
@@ -84,21 +84,21 @@ size_t collect(Receivers receivers) noexcept {
   return in_use;
 }
 
-// Makes `pointer` one whose memory outlives it while others use it. Its address stays readable meanwhile: the thread that feeds a
-// queue sends what the program goes on using.
+// Gives `pointer` a context that keeps the memory as long as receivers use it. The address in `pointer` does not change, because
+// other threads may read it: the thread that feeds a queue sends storages that the program still uses.
 Sent& keep_for_others(Outbox& outbox, at::DataPtr& pointer) {
   if (pointer.get_deleter() == &free_sent) return *static_cast<Sent*>(pointer.get_context());
   auto made = std::make_unique<Sent>();
   Sent& sent = *made;
   outbox.all.emplace(&sent, std::move(made));
-  std::unique_ptr<void, c10::DeleterFnPtr>&& context = pointer.move_context();  // moves nothing by itself
+  std::unique_ptr<void, c10::DeleterFnPtr>&& context = pointer.move_context();  // only a reference
   const c10::DeleterFnPtr deleter = context.get_deleter();
   sent.memory = at::DataPtr(pointer.get(), context.release(), deleter, pointer.device());
   context = {&sent, &free_sent};
   return sent;
 }
 
-// An allocation of the device that another process made, at an address of this one.
+// An allocation of another process, mapped into this one. One object per key, shared by its users.
 class Mapping {
  public:
   static std::shared_ptr<Mapping> open(const std::string& key, c10::DeviceIndex device) {
@@ -114,13 +114,13 @@ class Mapping {
     (*opened)[key] = mapping;
     return mapping;
   }
-  // When no work uses it.
+  // No work may use the memory any more.
   ~Mapping() {
     if (address_ == nullptr || is_in_bad_fork()) return;
     try {
       const BoundDevice bound(device_);
       ACL_FN(aclrtIpcMemClose)(key_.c_str());
-    } catch (const std::exception&) {  // at exit there is no device
+    } catch (const std::exception&) {  // the device may be gone at exit
     }
   }
 
@@ -134,24 +134,24 @@ class Mapping {
   void* address_ = nullptr;
 };
 
-// What the receiver keeps.
+// Memory that this process received.
 struct Received {
   std::shared_ptr<Mapping> mapping;
-  std::shared_ptr<SharedWords> words;
-  SharedWords::Ticket ticket;
+  std::shared_ptr<IpcTickets> tickets;
+  IpcTickets::Ticket ticket;
 
-  // When no work uses it.
-  void let_go() {
+  // No work may use the memory any more.
+  void release() {
     mapping.reset();
-    words->release(ticket);
+    tickets->release(ticket);
   }
 };
 
-// Received memory that was freed before the work that may use it was done.
-class Leaving {
+// Received memory that this process has freed and that work may still use.
+class FreedReceived {
  public:
-  static Leaving& instance() {
-    static Leaving* const leaked = new Leaving;
+  static FreedReceived& instance() {
+    static FreedReceived* const leaked = new FreedReceived;
     return *leaked;
   }
 
@@ -160,24 +160,24 @@ class Leaving {
     all_.push_back(std::move(received));
   }
 
-  // Lets go of all of them after the work that there is. Throws if the wait fails; they stay then.
-  void finish() {
-    std::vector<std::unique_ptr<Received>> leaving;
+  // Releases all of it after a wait for all work. Does nothing during a capture. Throws if the wait fails, and keeps it.
+  void release() {
+    std::vector<std::unique_ptr<Received>> freed;
     {
       const std::lock_guard lock(mutex_);
-      leaving.swap(all_);
+      freed.swap(all_);
     }
-    if (leaving.empty()) return;
+    if (freed.empty()) return;
     const auto put_back = c10::make_scope_exit([&] {
       const std::lock_guard lock(mutex_);
-      std::move(leaving.begin(), leaving.end(), std::back_inserter(all_));
+      std::move(freed.begin(), freed.end(), std::back_inserter(all_));
     });
-    const InterpreterUnlocked unlocked;  // that work may need Python
+    const InterpreterUnlocked unlocked;  // the work may need Python
     const NoCaptures no_captures;
     if (!no_captures.holds()) return;
     wait_for_all_work();
-    for (const auto& received : leaving) received->let_go();
-    leaving.clear();
+    for (const auto& received : freed) received->release();
+    freed.clear();
   }
 
  private:
@@ -185,13 +185,13 @@ class Leaving {
   std::vector<std::unique_ptr<Received>> all_;  // guarded by mutex_
 };
 
-// Any stream may use the memory that waited for the one that received it. The wait ends early where the user interrupts it, where
-// it takes too long, or in a capture: the memory leaves with the next that does, or in collect_sent_memory().
+// Waits for all work, because any stream that waited for the receiving one may use the memory. If the user interrupts the wait,
+// if it takes too long, and during a capture, a later call or collect_sent_memory() releases the memory.
 void free_received(void* context) {
   if (is_in_bad_fork()) return;
-  Leaving::instance().add(std::unique_ptr<Received>(static_cast<Received*>(context)));
+  FreedReceived::instance().add(std::unique_ptr<Received>(static_cast<Received*>(context)));
   try {
-    Leaving::instance().finish();
+    FreedReceived::instance().release();
   } catch (...) {
     raise_later(std::current_exception());
   }
@@ -200,13 +200,14 @@ void free_received(void* context) {
 }  // namespace
 
 SentStorage send_storage(c10::StorageImpl& storage) {
-  TORCH_CHECK(!is_in_bad_fork(), "a tensor on npu that comes from before a fork cannot be sent: the child has no device memory; ",
+  TORCH_CHECK(!is_in_bad_fork(),
+              "a forked process cannot send a tensor on npu that its parent made: the child has no device memory; ",
               "start it with the 'spawn' start method");
   SentStorage sent;
   sent.device = storage.device().index();
   sent.bytes = storage.nbytes();
   if (storage.nbytes() == 0) return sent;
-  storage.mutable_data();  // memory that is copied when it is first written is so now
+  storage.mutable_data();  // copies memory that is shared until the first write
   at::DataPtr& pointer = storage._mutable_data_ptr_no_checks();
   const void* const address = pointer.get();
   TORCH_CHECK(pointer.get_deleter() != &free_received, "Attempted to send NPU tensor received from another process; this is not ",
@@ -224,9 +225,9 @@ SentStorage send_storage(c10::StorageImpl& storage) {
            ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION);
   sent.key = key.data();
   sent.offset = static_cast<size_t>(static_cast<const char*>(address) - static_cast<const char*>(range.begin));
-  sent.words = SharedWords::own().handle();
+  sent.ticket_handle = IpcTickets::own().handle();
 
-  // A queue sends from a thread of its own, whose current stream is not that of the program.
+  // A queue sends from its own thread, whose current stream is not the program's.
   const NPUStream stream = getCurrentNPUStream();
   if (range.stream != stream && !range.stream.query()) range.stream.synchronize();
   Sent::Message message{};
@@ -236,7 +237,7 @@ SentStorage send_storage(c10::StorageImpl& storage) {
     sent.event = handle_bytes(*message.event);
   }
   const std::lock_guard lock(outbox.mutex);
-  sent.ticket = message.ticket = SharedWords::own().take();
+  sent.ticket = message.ticket = IpcTickets::own().take();
   keep_for_others(outbox, pointer).messages.push_back(std::move(message));
   return sent;
 }
@@ -244,15 +245,15 @@ SentStorage send_storage(c10::StorageImpl& storage) {
 c10::Storage receive_storage(const SentStorage& sent) {
   const BoundDevice bound(sent.device);
   auto received = std::make_unique<Received>();
-  received->words = SharedWords::open(sent.words);
+  received->tickets = IpcTickets::open(sent.ticket_handle);
   const NPUStream stream = getCurrentNPUStream();
-  received->words->hold(sent.ticket);
+  received->tickets->hold(sent.ticket);
   received->ticket = sent.ticket;
   try {
     received->mapping = Mapping::open(sent.key, sent.device);
     if (!sent.event.empty()) block_stream(*open_event(sent.event, sent.device), stream);
   } catch (...) {
-    received->words->release(sent.ticket);  // or the sender would keep the memory for nobody
+    received->tickets->release(sent.ticket);  // otherwise the sender keeps the memory until this process ends
     throw;
   }
   void* const address = received->mapping->address() + sent.offset;
@@ -261,10 +262,10 @@ c10::Storage receive_storage(const SentStorage& sent) {
                                                /*resizable=*/false);
 }
 
-void drop_sent_storage(const std::string& words, uint64_t ticket) { SharedWords::open(words)->release(ticket); }
+void drop_sent_storage(const std::string& ticket_handle, uint64_t ticket) { IpcTickets::open(ticket_handle)->release(ticket); }
 
 size_t collect_sent_memory() {
-  Leaving::instance().finish();
+  FreedReceived::instance().release();
   return collect(Receivers::kLivingAndDead);
 }
 

@@ -1,16 +1,19 @@
-// Device memory that other processes use: what torch.multiprocessing sends of a storage on npu, and what it makes of that.
+// Sends storages in device memory to other processes: the messages of torch.multiprocessing.
 //
-//   SentStorage sent = send_storage(*storage);              // travels as it is
+//   SentStorage sent = send_storage(*storage);              // its members are the message
 //   c10::Storage same = receive_storage(sent);              // in the other process: the same memory
 //
-// The sender's memory stays until every receiver has let go of it, also when the sender itself frees it: then it waits, and goes
-// back to the allocator with the next send or collect_sent_memory() that finds it unused, at the latest before an allocation
-// would fail. A receiver lets go when its storage is freed and all work of its process is done, or when it dies: freeing the
-// storage waits. Where that wait fails or is interrupted, and in a capture, the receiver lets go when it frees the next one, or
-// in collect_sent_memory(). The work that the sender's current stream held when it sent is waited for by the receiver's current
-// stream.
+// The sender's memory is kept until every receiver has released it. If the sender frees its storage earlier, the memory goes back
+// to the allocator in the next send_storage() or collect_sent_memory() that finds it unused; the allocator calls the latter
+// before an allocation fails.
 //
-// Thread-safe. What a receiver has cannot be sent on, and cannot be resized.
+// A receiver releases the memory when it frees its storage, after a wait for all work of its process, or when it dies. If the
+// wait fails or is interrupted, and during a capture, the receiver releases it when it frees the next received storage or in
+// collect_sent_memory().
+//
+// The receiver's current stream waits for the work that the sender's current stream had when it sent.
+//
+// Thread-safe. A received storage can be neither sent again nor resized.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -25,25 +28,25 @@ namespace torch_npu {
 
 struct SentStorage {
   c10::DeviceIndex device = 0;
-  std::string key;    // of an allocation of the device; empty if there is no memory
-  size_t bytes = 0;   // of the storage
-  size_t offset = 0;  // of the storage in that allocation
-  std::string words;  // SharedWords::handle()
+  std::string key;            // IPC key of the device's allocation; empty for a storage of 0 bytes
+  size_t bytes = 0;           // size of the storage
+  size_t offset = 0;          // of the storage in the allocation
+  std::string ticket_handle;  // IpcTickets::handle()
   uint64_t ticket = 0;
-  std::string event;  // to wait for; empty: nothing
+  std::string event;  // handle of the event that the receiver waits for; empty: none
 };
 
 C10_EXPORT SentStorage send_storage(c10::StorageImpl& storage);
-// Throws if the sender has ended, or what was sent was received already.
+// Throws if the sender has ended or the message was received already.
 C10_EXPORT c10::Storage receive_storage(const SentStorage& sent);
-// For a receiver that has the storage already.
-C10_EXPORT void drop_sent_storage(const std::string& words, uint64_t ticket);
+// Releases a message without receiving it: the receiver has the storage already.
+C10_EXPORT void drop_sent_storage(const std::string& ticket_handle, uint64_t ticket);
 
-// Frees what only other processes used and no longer do, and lets go of what this one has freed; throws if waiting for that
-// fails. How many storages others still have, or were sent and did not receive.
+// Frees sent memory that the sender has freed and no receiver uses, and releases received memory that this process has freed.
+// Throws if the wait for the latter fails. Returns the number of storages that receivers still use or have not received.
 C10_EXPORT size_t collect_sent_memory();
 
-// What recordStream() of allocator.h needs: the memory that a pointer stood for before it was sent, or null.
+// The memory that the pointer owned before it was sent; null if it was not sent. For recordStream() of allocator.h.
 const at::DataPtr* sent_memory_of(const at::DataPtr& pointer);
 
 }  // namespace torch_npu

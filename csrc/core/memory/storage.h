@@ -1,4 +1,6 @@
-// Growing and shrinking storages in device memory.
+// Resizes storages in device memory.
+//
+//   resize_storage(storage, 4096);
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -6,7 +8,8 @@
 
 namespace torch_npu {
 
-// Gives `storage` new memory of `bytes` on its device and copies what fits, on the current stream. The old memory is freed.
+// Gives `storage` new memory of `bytes` on its device, copies the old contents as far as they fit, on the current stream, and
+// frees the old memory. Throws if the storage is not resizable or there is no memory.
 C10_EXPORT void resize_storage(c10::StorageImpl& storage, size_t bytes);
 
 }  // namespace torch_npu

@@ -8,24 +8,20 @@
 #include "acl/softnpu.h"
 #include "acl/symbol.h"
 #include "base/options.h"
-#include "core/graph/graph.h"
 #include "core/late_errors.h"
+#include "core/memory/allocation_sizes.h"
 #include "core/memory/allocator_settings.h"
 #include "core/memory/memory_stats.h"
 #include "core/memory/out_of_memory.h"
 #include "core/stream/known_streams.h"
+#include "core/stream/open_captures.h"
 #include "core/stream/wait.h"
 
 namespace torch_npu {
 
-constinit std::atomic<bool> detail::memory_is_uncached{false};
-
 namespace {
 
 using c10::CachingAllocator::StatArray;
-
-constexpr size_t kMostSmall = 1 << 20;
-constexpr size_t kMostBytes = size_t{1} << 60;
 
 constinit std::array<std::atomic<UncachedMemory*>, kMaxDevices> memories{};
 
@@ -39,11 +35,18 @@ void decrease(StatArray& stat, size_t bytes, size_t amount) {
   stat[bytes <= kMostSmall ? 1 : 2].decrease(amount);
 }
 
-// One that its owner has destroyed has none left.
+// A stream that its owner has destroyed has no work left.
 bool has_work(NPUStream stream) { return !is_destroyed(stream) && !stream.query(); }
 
 bool device_checks_memory() {
   return acl::find_symbol("softnpuControl") != nullptr && acl::softnpu_control("memory-checks") != "none";
+}
+
+void collect_all() {
+  for (std::atomic<UncachedMemory*>& slot : memories) {
+    if (UncachedMemory* memory = slot.load(std::memory_order_acquire)) memory->collect();
+  }
+  bind_device();  // queries of streams on other devices may have bound another one
 }
 
 }  // namespace
@@ -53,7 +56,7 @@ bool UncachedMemory::is_in_use() {
   return in_use;
 }
 
-// Leaked, as memory is freed until the end of the process.
+// Never destroyed, because memory is freed until the process ends.
 UncachedMemory& UncachedMemory::of(c10::DeviceIndex device) {
   std::atomic<UncachedMemory*>& slot = memories[static_cast<size_t>(device)];
   if (UncachedMemory* memory = slot.load(std::memory_order_acquire)) return *memory;
@@ -64,7 +67,7 @@ UncachedMemory& UncachedMemory::of(c10::DeviceIndex device) {
   auto* memory = new UncachedMemory(device);
   if (initial_memory_fraction() < 1) memory->set_fraction(initial_memory_fraction());
   slot.store(memory, std::memory_order_release);
-  detail::memory_is_uncached.store(true, std::memory_order_relaxed);
+  set_after_synchronize(collect_all);
   return *memory;
 }
 
@@ -72,7 +75,7 @@ UncachedMemory* UncachedMemory::find(c10::DeviceIndex device) {
   return memories[static_cast<size_t>(device)].load(std::memory_order_acquire);
 }
 
-UncachedMemory::Piece* UncachedMemory::allocate(size_t bytes, c10::StreamId id) {
+UncachedMemory::Allocation* UncachedMemory::allocate(size_t bytes, c10::StreamId id) {
   raise_late_errors();
   std::unique_lock lock(mutex_);
   if (bytes >= kMostBytes) out_of_memory(lock, bytes);
@@ -88,39 +91,41 @@ UncachedMemory::Piece* UncachedMemory::allocate(size_t bytes, c10::StreamId id) 
   for (StatArray* sum : {&stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes, &stats_.requested_bytes}) {
     increase(*sum, bytes, bytes);
   }
-  return new Piece{address, bytes, NPUStream(device_, id)};
+  return new Allocation{address, bytes, NPUStream(device_, id)};
 }
 
-void UncachedMemory::free(Piece* piece) noexcept {
+void UncachedMemory::free(Allocation* allocation) noexcept {
   const std::lock_guard lock(mutex_);
-  decrease(stats_.allocation, piece->size, 1);
-  decrease(stats_.allocated_bytes, piece->size, piece->size);
-  ++piece->pending_events;  // until its streams are marked
-  freed_.push_back(piece);
+  decrease(stats_.allocation, allocation->size, 1);
+  decrease(stats_.allocated_bytes, allocation->size, allocation->size);
+  ++allocation->pending_events;  // until record_freed() has recorded its events
+  freed_.push_back(allocation);
   try {
     collect_reached(/*wait=*/false);
-  } catch (const std::exception&) {  // at exit: a device that cannot be asked may still be using the memory
+  } catch (const std::exception&) {  // at exit a query may fail; the memory is kept, because the device may still use it
   }
 }
 
-// Makes what was freed wait for the streams that may use it: those that recordStream() named, on other devices too, and all of
-// this device, as events may put them in order with that of the memory. Streams of a capture must be neither marked nor asked.
-void UncachedMemory::mark_freed() {
+// Records events for freed memory on the streams that may use it: the streams of other devices that recordStream() named, and all
+// streams of this device, because events may order them behind the stream of the memory. During a capture events can be neither
+// recorded nor queried, so this is left to a later call.
+void UncachedMemory::record_freed() {
   while (!freed_.empty() && !captures_exist()) {
-    Piece* const piece = freed_.back();
-    for (const NPUStream stream : known_streams(device_)) wait_for(stream, piece);
-    for (const NPUStream stream : piece->users) {
-      if (stream.device_index() != device_) wait_for(stream, piece);
+    Allocation* const allocation = freed_.back();
+    for (const NPUStream stream : known_streams(device_)) record(stream, allocation);
+    for (const NPUStream stream : allocation->users) {
+      if (stream.device_index() != device_) record(stream, allocation);
     }
     freed_.pop_back();
-    if (--piece->pending_events == 0) give_back(piece);
+    if (--allocation->pending_events == 0) give_back(allocation);
   }
 }
 
-void UncachedMemory::record_stream(Piece* piece, NPUStream stream) {
-  if (stream == piece->stream) return;
+void UncachedMemory::record_stream(Allocation* allocation, NPUStream stream) {
+  if (stream == allocation->stream) return;
   const std::lock_guard lock(mutex_);
-  if (std::find(piece->users.begin(), piece->users.end(), stream) == piece->users.end()) piece->users.push_back(stream);
+  std::vector<NPUStream>& users = allocation->users;
+  if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
 }
 
 void UncachedMemory::release_cached() {
@@ -133,19 +138,19 @@ void UncachedMemory::collect() noexcept {
   const std::lock_guard lock(mutex_);
   try {
     collect_reached(/*wait=*/false);
-  } catch (const std::exception&) {  // what cannot be asked now is asked again
+  } catch (const std::exception&) {  // a query failed; the next call tries again
   }
 }
 
-// Null if the device or the limit has no more; throws on any other failure.
+// Null if the limit or the device has no more memory; throws on any other failure.
 void* UncachedMemory::ask_device(size_t bytes) {
   const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
   if (bytes > allowed_ || reserved > allowed_ - bytes) return nullptr;
   void* address = nullptr;
-  bind_device();  // streams of other devices may have been asked
+  bind_device();  // queries of streams on other devices may have bound another one
   const aclError code = ACL_FN(aclrtMalloc)(&address, bytes, ACL_MEM_MALLOC_HUGE_FIRST);
   if (acl::is_out_of_memory(code)) {
-    ACL_FN(aclGetRecentErrMsg)();  // not the next failure's
+    ACL_FN(aclGetRecentErrMsg)();  // clears the message: it must not appear in a later error
     return nullptr;
   }
   acl::check(code, "aclrtMalloc");
@@ -153,8 +158,8 @@ void* UncachedMemory::ask_device(size_t bytes) {
   return address;
 }
 
-// Makes `piece` wait for what `stream` holds now.
-void UncachedMemory::wait_for(NPUStream stream, Piece* piece) {
+// Records an event behind the present work of `stream`, if it has any.
+void UncachedMemory::record(NPUStream stream, Allocation* allocation) {
   if (!has_work(stream)) return;
   PooledEvent* event = take_event(stream.device_index(), Timing::kOff);
   try {
@@ -163,38 +168,38 @@ void UncachedMemory::wait_for(NPUStream stream, Piece* piece) {
     return_event(event);
     throw;
   }
-  pending_.push_back({event, piece});
-  ++piece->pending_events;
+  pending_.push_back({event, allocation});
+  ++allocation->pending_events;
 }
 
 void UncachedMemory::collect_reached(bool wait) {
-  mark_freed();
+  record_freed();
   if (captures_exist()) return;
-  const UninterruptedWaits scope;  // what the user does then may want the lock
+  const UninterruptedWaits scope;  // an interrupt runs code of the user, which may need the lock
   if (wait && !pending_.empty()) ++stats_.num_sync_all_streams;
   for (size_t i = 0; i < pending_.size();) {
-    const Pending mark = pending_[i];
-    if (wait) wait_for_event(*mark.event);
-    if (!wait && !event_reached(*mark.event)) {
+    const Pending pending = pending_[i];
+    if (wait) wait_for_event(*pending.event);
+    if (!wait && !event_reached(*pending.event)) {
       ++i;
       continue;
     }
     pending_[i] = pending_.back();
     pending_.pop_back();
-    return_event(mark.event);
-    if (--mark.piece->pending_events == 0) give_back(mark.piece);
+    return_event(pending.event);
+    if (--pending.allocation->pending_events == 0) give_back(pending.allocation);
   }
 }
 
-void UncachedMemory::give_back(Piece* piece) noexcept {
-  const size_t bytes = piece->size;
-  const aclError code = ACL_FN(aclrtFree)(piece->address);
+void UncachedMemory::give_back(Allocation* allocation) noexcept {
+  const size_t bytes = allocation->size;
+  const aclError code = ACL_FN(aclrtFree)(allocation->address);
   if (code != ACL_SUCCESS && code != ACL_ERROR_UNINITIALIZE) add_late_error(acl::describe(code, "aclrtFree"));
   ++stats_.num_device_free;
   decrease(stats_.segment, bytes, 1);
   decrease(stats_.active, bytes, 1);
   for (StatArray* sum : {&stats_.reserved_bytes, &stats_.active_bytes, &stats_.requested_bytes}) decrease(*sum, bytes, bytes);
-  delete piece;
+  delete allocation;
 }
 
 void UncachedMemory::out_of_memory(std::unique_lock<std::mutex>& lock, size_t bytes) {
@@ -242,13 +247,6 @@ void UncachedMemory::set_fraction(double fraction) {
 double UncachedMemory::fraction() const {
   const std::lock_guard lock(mutex_);
   return fraction_;
-}
-
-void detail::settle_uncached_memory() {
-  for (std::atomic<UncachedMemory*>& slot : memories) {
-    if (UncachedMemory* memory = slot.load(std::memory_order_acquire)) memory->collect();
-  }
-  bind_device();  // streams of other devices may have been asked
 }
 
 }  // namespace torch_npu

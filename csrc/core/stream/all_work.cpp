@@ -12,16 +12,15 @@
 namespace torch_npu {
 namespace {
 
-// Shared by those who rely on that there is no capture, owned by those who begin one.
+// Locked shared by NoCaptures, exclusively by BeginningCapture.
 std::shared_timed_mutex& captures_mutex() {
   static auto* const leaked = new std::shared_timed_mutex;
   return *leaked;
 }
 
-thread_local constinit int no_captures = 0;  // objects of this thread that hold
+thread_local constinit int no_captures = 0;  // objects of NoCaptures on this thread that hold
 
-// RESUME_MODE_ENABLE=1 turns a failure into a warning, and a failure may hide the next one: the wait is repeated until it
-// succeeds.
+// The wait is repeated until it succeeds: RESUME_MODE_ENABLE=1 turns a failure into a warning, and another failure may follow.
 void wait_for_device(c10::DeviceIndex device) {
   constexpr int kMostAttempts = 3;
   constexpr const char* kFunction = "aclrtSynchronizeDeviceWithTimeout";
@@ -44,7 +43,7 @@ void wait_for_all_work() {
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     if (has_context(device)) wait_for_device(device);
   }
-  bind_device();  // what follows is for the current one
+  bind_device();  // wait_for_device() has bound other devices
 }
 
 NoCaptures::NoCaptures() {

@@ -1,13 +1,13 @@
-// Waiting for all work of this process, before memory goes back to the device.
+// Waits for all work of this process. Required before memory goes back to the device.
 //
 //   const NoCaptures scope;
-//   if (!scope.holds()) return;   // keep the memory: a later call gives it back
+//   if (!scope.holds()) return;   // a capture is open: keep the memory, a later call gives it back
 //   wait_for_all_work();
 //   ACL_CALL(aclrtFree, address);
 //
-// The device frees at once, and a block does not know every stream that uses it: streams that events put in order with its own
-// need not be named by recordStream(). So whoever gives memory back waits for all streams of all devices; those of other devices
-// too, as they may copy from it.
+// The device frees memory at once, and a block does not know all streams that use it: recordStream() is not required for streams
+// that events order after the block's own stream. Streams of other devices may copy from the block. So all streams of all devices
+// are waited for.
 //
 // Thread-safe.
 #pragma once
@@ -16,12 +16,12 @@
 
 namespace torch_npu {
 
-// Returns when every device that this process uses is idle. Throws WaitUnfinished (core/stream/wait.h), what the interrupt check
-// throws, or the failure of a task, which is reported here then, once. Only without captures: a device refuses to be waited for
-// while one of its streams is captured, and the capture is lost.
+// Returns when every device that this process uses is idle. Throws WaitUnfinished (core/stream/wait.h), the exception of the
+// interrupt check, or the failure of a task, which is then reported for the first and only time. Requires a NoCaptures that
+// holds: a wait for a device with a captured stream fails and spoils the capture.
 C10_EXPORT void wait_for_all_work();
 
-// While it lives, no capture begins, on any thread: the calls that begin one wait.
+// While an object lives no capture begins on any thread: begin_capture() waits.
 class C10_EXPORT NoCaptures {
  public:
   NoCaptures();
@@ -29,14 +29,15 @@ class C10_EXPORT NoCaptures {
   NoCaptures(const NoCaptures&) = delete;
   NoCaptures& operator=(const NoCaptures&) = delete;
 
-  // False if a capture had begun already: this object has no effect then.
+  // False if a capture was open already; the object then has no effect.
   bool holds() const { return holds_; }
 
  private:
   bool holds_;
 };
 
-// Held while a capture begins: waits until no NoCaptures lives, and can be interrupted. Throws if the calling thread has one.
+// Held while a capture begins. Its constructor waits until no NoCaptures lives. The wait can be interrupted. Throws if the
+// calling thread has a NoCaptures.
 class BeginningCapture {
  public:
   BeginningCapture();

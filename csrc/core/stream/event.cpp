@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "acl/symbol.h"
-#include "core/memory/uncached_memory.h"
+#include "core/stream/after_synchronize.h"
 #include "core/stream/open_captures.h"
 #include "core/stream/wait.h"
 

@@ -1,10 +1,10 @@
-// Events: marks in a stream's order, taken from a pool.
+// Events: marks in the order of a stream. Their handles come from a pool.
 //
 //   NPUEvent event;
 //   event.record(producer);
 //   event.block(consumer);      // consumer's later work starts after the mark
 //
-// A never recorded event counts as reached. Recording again moves the mark; who already waits keeps the older one.
+// An event that was never recorded counts as reached. Recording again moves the mark; a wait that has begun keeps the older mark.
 #pragma once
 
 #include "core/stream/stream.h"
@@ -13,7 +13,7 @@ namespace torch_npu {
 
 enum class Timing : bool { kOff, kOn };
 
-// What the pool holds. Its device is that of the first stream it is recorded on.
+// An event of one device, as the pool holds it.
 struct PooledEvent {
   aclrtEvent handle;
   c10::DeviceIndex device;
@@ -22,14 +22,14 @@ struct PooledEvent {
 
 // An event of `device` from the pool, or a new one.
 C10_EXPORT PooledEvent* take_event(c10::DeviceIndex device, Timing timing);
-// Back to the pool; a pending mark does not matter. Never throws.
+// Returns the event to the pool. Its mark may still be pending. Never throws.
 C10_EXPORT void return_event(PooledEvent* event) noexcept;
 
 C10_EXPORT void record_event(const PooledEvent& event, NPUStream stream);
 C10_EXPORT void block_stream(const PooledEvent& event, NPUStream stream);
 C10_EXPORT bool event_reached(const PooledEvent& event);
 C10_EXPORT void synchronize_event(const PooledEvent& event);
-// The same for whoever gives memory back: errors of earlier frees are left for the program's next synchronising call.
+// The same without after_synchronize(), for code that gives memory back: it must not throw the late errors of other memory.
 C10_EXPORT void wait_for_event(const PooledEvent& event);
 // Milliseconds from `start` to `end`; throws unless both have timing and are reached.
 C10_EXPORT double elapsed_ms(const PooledEvent& start, const PooledEvent& end);
@@ -57,14 +57,14 @@ class NPUEvent {
   void block(NPUStream stream) const {
     if (event_ != nullptr) block_stream(*event_, stream);
   }
-  // The caller gives it back, by return_event(); null if it was never recorded.
+  // The caller owns the event and calls return_event(). Null if it was never recorded.
   PooledEvent* release() { return std::exchange(event_, nullptr); }
 
   bool query() const { return event_ == nullptr || event_reached(*event_); }
   void synchronize() const {
     if (event_ != nullptr) synchronize_event(*event_);
   }
-  // wait_for_event()
+  // As wait_for_event().
   void wait() const {
     if (event_ != nullptr) wait_for_event(*event_);
   }

@@ -1,5 +1,8 @@
-// The streams of a device that this process can have work on: the default one, those of the pools that were handed out, and those
-// that externalStream() wrapped.
+// The streams of a device on which this process may have work.
+//
+//   for (const NPUStream stream : known_streams(device)) stream.synchronize();
+//
+// Thread-safe.
 #pragma once
 
 #include <vector>
@@ -8,9 +11,10 @@
 
 namespace torch_npu {
 
+// The default stream, the streams of the pools that exist, and the streams that externalStream() wrapped.
 std::vector<NPUStream> known_streams(c10::DeviceIndex device);
 
-// Whether the owner of the stream has destroyed it: it has no work left then. False if the device cannot be asked.
+// Whether the owner of an external stream has destroyed it. Such a stream has no work left. False if the query fails.
 bool is_destroyed(NPUStream stream) noexcept;
 
 }  // namespace torch_npu

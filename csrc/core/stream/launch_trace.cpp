@@ -14,7 +14,7 @@
 #include "acl/symbol.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "core/graph/graph.h"
+#include "core/stream/open_captures.h"
 #include "core/stream/wait.h"
 
 namespace torch_npu {
@@ -34,8 +34,9 @@ std::string text_of(const Launch& launch) {
                   launch.python.empty() ? "no Python code (the backward pass, or C++)" : launch.python, ".");
 }
 
-// The launches of one stream that may still be pending, and a counter in device memory that the stream sets after each: when a
-// task fails, what was launched behind it is skipped, so the counter stops just before the launch that failed.
+// The launches of one stream that may still be pending, and a counter in device memory. After each launch the stream writes the
+// number of the launch to the counter. The stream skips the tasks behind a failed one, so after a failure the counter holds the
+// number of the launch before the failed one.
 class StreamTrace {
  public:
   explicit StreamTrace(NPUStream stream) : stream_(stream) {
@@ -54,7 +55,8 @@ class StreamTrace {
     ACL_CALL(aclrtValueWrite, counter_, newest_, 0, stream_.stream());
   }
 
-  // The oldest launch that did not get done, if `message` is about it. Forgets it and all later ones.
+  // Describes the oldest launch that is not done, and forgets it and all later ones. Empty if `message` does not name its
+  // operator.
   std::string take_failed(const std::string& message) {
     const BoundDevice bound(stream_.device_index());
     uint64_t done = 0;
@@ -68,7 +70,7 @@ class StreamTrace {
   }
 
  private:
-  static constexpr size_t kMostPending = 4096;  // more than a stream holds
+  static constexpr size_t kMostPending = 4096;  // more than the queue of a stream holds
 
   NPUStream stream_;
   void* counter_ = nullptr;
@@ -76,7 +78,7 @@ class StreamTrace {
   std::deque<Launch> launches_;
 };
 
-// All streams; to be used through LockedTraces.
+// The traces of all streams. Used through LockedTraces only.
 struct Traces {
   static Traces& get() {
     static Traces* const traces = new Traces;
@@ -86,7 +88,8 @@ struct Traces {
   std::unordered_map<NPUStream, StreamTrace> by_stream;
 };
 
-// Whether this thread holds the lock of the traces. It must not wait for Python's lock then.
+// Whether this thread holds the mutex of the traces. It must then not wait for the interpreter's lock: a thread that has the
+// interpreter's lock may wait for the mutex.
 thread_local constinit bool holds_traces = false;
 
 class LockedTraces {
@@ -101,7 +104,7 @@ class LockedTraces {
   std::lock_guard<std::mutex> lock_;
 };
 
-// Names of launches, while somebody wants them.
+// The names that record_launches() collects.
 class Record {
  public:
   static Record& get() {
@@ -128,6 +131,7 @@ class Record {
   std::vector<std::string> names_;
 };
 
+// The origin function of acl/softnpu.h: the Python line that runs now.
 int write_origin(char* text, size_t bytes) noexcept {
   const PythonLocation where = python_location.load(std::memory_order_acquire);
   if (where == nullptr || holds_traces || waits_are_uninterrupted() || bytes == 0) return 0;
@@ -141,7 +145,7 @@ int write_origin(char* text, size_t bytes) noexcept {
   }
 }
 
-// The launch that this thread waits for, if it waits for each.
+// With ASCEND_LAUNCH_BLOCKING=1: the launch that this thread waits for.
 thread_local constinit const Launch* awaited = nullptr;
 
 std::string find_failed_launch(const std::string& message) {
@@ -161,6 +165,16 @@ std::string annotate(aclError code, const char* function, const std::string& tex
          "line that launched it, or ASCEND_LAUNCH_BLOCKING=1 to make that line raise the error.";
 }
 
+// One line for TORCH_NPU_LOGS=+dispatch on stderr, and one for ASCEND_GLOBAL_LOG_LEVEL=0 or 1 in the device library's log.
+void log_launch(NPUStream stream, const Launch& launch) {
+  const bool is_dispatch_logged = logs(LogPart::kDispatch, LogLevel::kDebug);
+  if (!is_dispatch_logged && !options().logs_operators) return;
+  const std::string line = c10::str(launch.op, "(", launch.arguments, ") on stream ", stream.id(),
+                                    " of npu:", static_cast<int>(stream.device_index()), "  # ", launch.python);
+  if (is_dispatch_logged) log(LogPart::kDispatch, LogLevel::kDebug, line);
+  if (options().logs_operators) ACL_FN(aclAppLog)(ACL_INFO, "launch", __FILE_NAME__, __LINE__, "%s", line.c_str());
+}
+
 [[maybe_unused]] const bool registered = [] {
   acl::set_annotator(annotate);
   return true;
@@ -168,7 +182,9 @@ std::string annotate(aclError code, const char* function, const std::string& tex
 
 }  // namespace
 
-bool detail::must_trace() { return failures_name_their_launch() || logs(LogPart::kDispatch, LogLevel::kDebug); }
+bool detail::must_trace() {
+  return failures_name_their_launch() || logs(LogPart::kDispatch, LogLevel::kDebug) || options().logs_operators;
+}
 
 bool detail::must_name() { return options().launch_blocking || options().debug; }
 
@@ -176,11 +192,7 @@ void detail::trace_launch(NPUStream stream, const char* op, std::string argument
   Record::get().add(op);
   const PythonLocation where = python_location.load(std::memory_order_acquire);
   Launch launch{0, op, std::move(arguments), where == nullptr ? std::string() : where()};
-  if (logs(LogPart::kDispatch, LogLevel::kDebug)) {
-    log(LogPart::kDispatch, LogLevel::kDebug,
-        c10::str(op, "(", launch.arguments, ") on stream ", stream.id(), " of npu:", static_cast<int>(stream.device_index()),
-                 "  # ", launch.python));
-  }
+  log_launch(stream, launch);
   if (is_capturing(stream)) return;
   if (options().launch_blocking) {
     awaited = &launch;

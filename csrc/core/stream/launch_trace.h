@@ -1,13 +1,16 @@
-// What happens after an operator was put on a stream: nothing, unless a switch asks for more.
+// Traces launches of operators, for error messages and logs.
 //
 //   acl::check(phase_two(...), "aclnnAdd");
 //   after_launch(stream, "aclnnAdd", [&] { return shapes_and_dtypes(...); });
 //
-// ASCEND_LAUNCH_BLOCKING=1 waits for the operator, so that its failure is thrown by the call that made it. TORCH_NPU_DEBUG=1
-// keeps the order of launches and remembers, for each, the Python line and what `describe` says; the exception of a failed task
-// then names them. With neither, the exception names the Python line of an operator that ran within the call that launched it, as
-// small ones do on the software device, and else says which switch to set. TORCH_NPU_LOGS=+dispatch writes a line for each
-// launch.
+// Without one of these switches a launch pays one branch:
+//   ASCEND_LAUNCH_BLOCKING=1           waits for the operator; the call that launched it throws its failure
+//   TORCH_NPU_DEBUG=1                  remembers the Python line and arguments of each launch; the error of a failed task has
+//   them TORCH_NPU_LOGS=+dispatch           writes a line for each launch to stderr ASCEND_GLOBAL_LOG_LEVEL=0 or 1     writes a
+//   line for each launch to the log of the device library
+//
+// Without the first two, an error names the Python line only if the operator ran within the call that launched it, as small
+// operators do on the software device. Otherwise it names the switches.
 #pragma once
 
 #include <string>
@@ -31,29 +34,30 @@ inline bool launches_are_traced() {
   return traced;
 }
 
-// True if the failure of a launch names that launch by itself: what looks for it earlier has nothing to add.
+// True if the error of a failed launch names the Python line and arguments of the launch (the first two switches).
 inline bool failures_name_their_launch() {
   static const bool named = detail::must_name();
   return named;
 }
 
-// `describe` returns a std::string and is called only if launches are traced. Throws the failure of the operator, if it waits.
+// `describe` returns a std::string and is called only if launches are traced. With ASCEND_LAUNCH_BLOCKING=1, throws the failure
+// of the operator.
 template <typename Describe>
 inline void after_launch(NPUStream stream, const char* op, Describe&& describe) {
   if (launches_are_traced()) [[unlikely]]
     detail::trace_launch(stream, op, describe());
 }
 
-// Names of the launches of all threads while recording is on, oldest first; taken ones are forgotten. Needs one of the two
-// switches.
+// Collects the names of launches of all threads, oldest first, for tests. Works only while launches are traced. A name is
+// returned once.
 C10_EXPORT void record_launches(bool on);
 C10_EXPORT std::vector<std::string> take_recorded_launches();
 
-// Lets the software device name the Python line of a launch: where the operator fails within that launch, and in its other
-// reports where TORCH_NPU_DEBUG=1 asks for that. Called once, when the device library is initialised.
+// Tells the software device how to get the Python line that runs now. Its errors name the line if the operator fails within the
+// launching call; with TORCH_NPU_DEBUG=1 all its reports do. Called once, when the device library is initialised.
 void tell_device_origins();
 
-// Where Python is now, such as "train.py:12 in step"; empty if no Python code called. Set once by the bindings.
+// Returns the Python line that runs now, such as "train.py:12 in step"; empty if no Python code called. Set once by the bindings.
 using PythonLocation = std::string (*)();
 C10_EXPORT void set_python_location(PythonLocation location);
 

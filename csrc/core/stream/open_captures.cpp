@@ -1,13 +1,14 @@
 #include "core/stream/open_captures.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "acl/symbol.h"
-#include "core/graph/graph_parts.h"
-#include "core/memory/device_cache.h"
+#include "core/allocation_watchers.h"
 #include "core/stream/all_work.h"
 
 namespace torch_npu {
@@ -17,12 +18,12 @@ constinit std::atomic<int> detail::captures{0};
 namespace {
 
 struct Capture {
-  aclmdlRI handle;  // null: the thread that began it has ended, and it with the thread
+  aclmdlRI handle;  // null: the thread that began the capture has ended, which ended the capture
   NPUStream stream;
   c10::MempoolId_t pool;
   std::thread::id thread;
-  NPUGraph* owner;     // null: it was abandoned
-  GraphParts parts{};  // of one that was abandoned
+  NPUGraph* owner;                    // null: the capture was abandoned
+  std::function<void()> after_end{};  // of an abandoned capture
 };
 
 struct Registry {
@@ -41,7 +42,7 @@ struct Registry {
 
 std::atomic<int> abandoned{0};
 
-// The capture is over with any code but that of the wrong thread.
+// Ends the capture, unless the code is ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD.
 aclError end_on_device(NPUStream stream, aclmdlRI* graph) {
   const BoundDevice bound(stream.device_index());
   return ACL_FN(aclmdlRICaptureEnd)(stream.stream(), graph);
@@ -52,20 +53,21 @@ void count_end() {
   --detail::captures;
 }
 
-// Ends a capture of this thread whose graph nobody wants.
+// Ends a capture of this thread and destroys its graph.
 void end_unwanted(Capture& capture) {
   aclmdlRI graph = nullptr;
   end_on_device(capture.stream, &graph);
   if (graph != nullptr) ACL_FN(aclmdlRIDestroy)(graph);
-  ACL_FN(aclGetRecentErrMsg)();  // nobody's error
+  ACL_FN(aclGetRecentErrMsg)();  // clears the message: it must not appear in a later error
   capture.handle = nullptr;
   count_end();
 }
 
-// Ends the captures of this thread for which `condition` holds. Abandoned ones are forgotten; the others wait for their owner.
+// Ends the captures of this thread for which `condition` holds. Abandoned ones are removed from the registry; the others stay
+// until their owner calls end_capture() or abandon_capture().
 template <typename Condition>
 void end_own(const Condition& condition) {
-  std::vector<GraphParts> parts;  // let go without the lock
+  std::vector<std::function<void()>> ended;  // called without the lock
   {
     Registry& known = Registry::instance();
     const std::lock_guard lock(known.mutex);
@@ -74,11 +76,11 @@ void end_own(const Condition& condition) {
       end_unwanted(capture);
       if (capture.owner != nullptr) continue;
       --abandoned;
-      parts.push_back(std::move(capture.parts));
+      ended.push_back(std::move(capture.after_end));
     }
     std::erase_if(known.captures, [](const Capture& capture) { return capture.handle == nullptr && capture.owner == nullptr; });
   }
-  for (GraphParts& each : parts) let_go(each);
+  for (const auto& after_end : ended) after_end();
 }
 
 struct EndWithThread {
@@ -86,12 +88,12 @@ struct EndWithThread {
     if (is_in_bad_fork()) return;
     try {
       end_own([](const Capture&) { return true; });
-    } catch (const std::exception&) {  // at exit there is no device
+    } catch (const std::exception&) {  // the device library may be gone at exit
     }
   }
 };
 
-// What a stream is captured for; null if it is not.
+// The graph that the stream is captured for; null if the stream is not captured.
 aclmdlRI captured_graph(NPUStream stream) {
   const BoundDevice bound(stream.device_index());
   auto status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
@@ -128,7 +130,7 @@ std::optional<EndedCapture> end_capture(const NPUGraph& owner) {
   } else {
     const aclError code = end_on_device(capture->stream, &ended.graph);
     if (code == ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD) {
-      ACL_FN(aclGetRecentErrMsg)();  // the caller says it in other words
+      ACL_FN(aclGetRecentErrMsg)();  // clears the message: the caller throws one of its own
       return std::nullopt;
     }
     if (code != ACL_SUCCESS) ended = {nullptr, acl::describe(code, "aclmdlRICaptureEnd")};
@@ -138,20 +140,20 @@ std::optional<EndedCapture> end_capture(const NPUGraph& owner) {
   return ended;
 }
 
-void abandon_capture(const NPUGraph& owner, GraphParts parts) {
+void abandon_capture(const NPUGraph& owner, std::function<void()> after_end) {
   Registry& known = Registry::instance();
   {
     const std::lock_guard lock(known.mutex);
     const auto capture = known.find(owner);
     if (capture->handle != nullptr) {
       capture->owner = nullptr;
-      capture->parts = std::move(parts);
+      capture->after_end = std::move(after_end);
       ++abandoned;
       return;
     }
     known.captures.erase(capture);
   }
-  let_go(parts);
+  after_end();
 }
 
 void end_abandoned_captures() {
@@ -171,9 +173,21 @@ std::optional<CapturedFor> capture_of(NPUStream stream) {
   return CapturedFor{found->owner, found->pool};
 }
 
+std::optional<c10::MempoolId_t> capture_pool(NPUStream stream) {
+  const std::optional<CapturedFor> found = capture_of(stream);
+  return found ? std::optional(found->pool) : std::nullopt;
+}
+
 bool is_capturing(NPUStream stream) {
   before_wait();
   return captures_exist() && captured_graph(stream) != nullptr;
+}
+
+void refuse_wait_in_capture(const char* what, const char* why) {
+  TORCH_CHECK(
+      !is_capturing(getCurrentNPUStream()), what, " waits for the device (", why,
+      "), but the current stream is being captured for a graph: its work is recorded and does not run. Move the call out of ",
+      "the capture.");
 }
 
 }  // namespace torch_npu

@@ -1,8 +1,12 @@
-// The captures of this process that are not over.
+// The open captures of this process: captures that have begun and not ended.
 //
-// A device ends a capture on the thread that began it alone, unless the mode is relaxed. So a capture whose graph another thread
-// lets go of is abandoned: the thread that began it ends it when it next waits for the device, allocates for a captured stream,
-// begins a capture, or ends. A thread that ends takes its captures with it.
+//   begin_capture(graph, stream, pool, ACL_MODEL_RI_CAPTURE_MODE_GLOBAL);
+//   ...                                                     // is_capturing(stream) is true
+//   const std::optional<EndedCapture> ended = end_capture(graph);
+//
+// Unless its mode is relaxed, the device ends a capture only on the thread that began it. When another thread destroys the graph,
+// the capture is abandoned: the thread that began it ends it when it next waits for the device, allocates for a captured stream,
+// begins a capture, or ends. A capture ends with its thread.
 //
 // Thread-safe.
 #pragma once
@@ -11,6 +15,7 @@
 #include <c10/macros/Export.h>
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -20,7 +25,6 @@
 namespace torch_npu {
 
 class NPUGraph;
-struct GraphParts;
 
 namespace detail {
 
@@ -36,29 +40,34 @@ void begin_capture(NPUGraph& owner, NPUStream stream, c10::MempoolId_t pool, acl
 
 struct EndedCapture {
   aclmdlRI graph = nullptr;  // null if the capture failed
-  std::string failure{};     // why
+  std::string failure{};     // the reason, if the capture failed
 };
-// Nothing if the device refuses to end it on this thread: it goes on then.
+// Nothing if the device refuses to end the capture on this thread; the capture then goes on.
 std::optional<EndedCapture> end_capture(const NPUGraph& owner);
-// For an owner that goes although that happened. `parts` are let go when the capture ends.
-void abandon_capture(const NPUGraph& owner, GraphParts parts);
+// For an owner that is destroyed after end_capture() returned nothing. `after_end` is called when the capture has ended, on the
+// thread that ends it; at once if it has ended already.
+void abandon_capture(const NPUGraph& owner, std::function<void()> after_end);
 
-// Ends those that this thread began and that were abandoned.
+// Ends the abandoned captures that this thread began.
 C10_EXPORT void end_abandoned_captures();
-// Before the device is waited for or asked: a stream that is captured for nobody must not refuse it.
+// Called before the device is waited for or queried: a stream of an abandoned capture would refuse it.
 inline void before_wait() {
   if (captures_exist()) [[unlikely]]
     end_abandoned_captures();
 }
 
-// What a stream is captured for.
+// The graph that a stream is captured for, and the pool of its memory.
 struct CapturedFor {
-  NPUGraph* graph;  // null if it was abandoned
+  NPUGraph* graph;  // null if the capture was abandoned
   c10::MempoolId_t pool;
 };
-// Nothing if it is not captured, or not by begin_capture().
+// Nothing if the stream is not captured, or was not captured by begin_capture().
 std::optional<CapturedFor> capture_of(NPUStream stream);
+// The pool that memory for the stream comes from while it takes part in a capture.
+std::optional<c10::MempoolId_t> capture_pool(NPUStream stream);
 // Whether the stream takes part in a capture.
 C10_EXPORT bool is_capturing(NPUStream stream);
+// Throws if the current stream is captured. `what` is the call that waits, `why` its reason.
+C10_EXPORT void refuse_wait_in_capture(const char* what, const char* why);
 
 }  // namespace torch_npu

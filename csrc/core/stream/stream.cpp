@@ -10,7 +10,7 @@
 
 #include "acl/symbol.h"
 #include "base/options.h"
-#include "core/memory/uncached_memory.h"
+#include "core/stream/after_synchronize.h"
 #include "core/stream/event.h"
 #include "core/stream/known_streams.h"
 #include "core/stream/open_captures.h"
@@ -72,7 +72,7 @@ class ExternalStreams {
     return *streams;
   }
 
-  // `device` is that of the first call for a handle.
+  // A handle keeps the device of its first call.
   size_t index(aclrtStream handle, c10::DeviceIndex device) {
     const std::unique_lock lock(mutex_);
     const auto [entry, is_new] = indices_.try_emplace(handle, streams_.size());
@@ -139,7 +139,7 @@ void NPUStream::synchronize() const {
   const auto attempt = [handle](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeStreamWithTimeout)(handle, milliseconds); };
   if (wait_a_slice("aclrtSynchronizeStreamWithTimeout", attempt)) [[likely]]
     return after_synchronize();
-  // From here on a mark, so that what others submit meanwhile is not waited for.
+  // The wait goes on for a mark, so that it does not include work that other threads submit from now on.
   NPUEvent mark;
   mark.record(*this);
   check_interrupt();
@@ -180,9 +180,9 @@ bool is_destroyed(NPUStream stream) noexcept {
     const BoundDevice bound(stream.device_index());
     aclrtStreamStatus status{};
     if (ACL_FN(aclrtStreamQuery)(stream.stream(), &status) != ACL_ERROR_RT_INVALID_HANDLE) return false;
-    ACL_FN(aclGetRecentErrMsg)();  // nobody's error
+    ACL_FN(aclGetRecentErrMsg)();  // clears the message: it must not appear in a later error
     return true;
-  } catch (const std::exception&) {  // at exit there is no device
+  } catch (const std::exception&) {  // the device library may be gone at exit
     return false;
   }
 }

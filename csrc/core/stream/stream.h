@@ -3,9 +3,9 @@
 //   NPUStream stream = getCurrentNPUStream();      // of the current device; binds that device
 //   aclnnX(workspace, bytes, executor, stream.stream());
 //
-// A stream is a value: a device and a StreamId. Each device has its default stream (StreamId 0) and pools of 32 streams of normal
-// and 32 of high priority (8 of each where STREAMS_PER_DEVICE says so), created at their first use, handed out in turn, and never
-// destroyed. The current stream belongs to thread and device. Streams made by others are wrapped by externalStream().
+// A stream is a value: a device and a StreamId. Each device has its default stream (StreamId 0) and two pools, of normal and of
+// high priority, with 32 streams each (8 with STREAMS_PER_DEVICE=8). Streams of the pools are created at their first use, handed
+// out in turn, and never destroyed. Each thread has one current stream per device. externalStream() wraps other streams.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -26,7 +26,8 @@ class C10_EXPORT NPUStream {
   bool operator!=(const NPUStream& other) const noexcept { return !(*this == other); }
   operator c10::Stream() const { return stream_; }
 
-  // The ACL handle. Null for a default stream: ACL then takes that of the bound device, so bind the stream's device first.
+  // The ACL handle. Null for a default stream: ACL then uses the default stream of the bound device, so bind the stream's device
+  // first.
   aclrtStream stream() const { return id() == 0 ? nullptr : pool_handle(); }
 
   c10::DeviceIndex device_index() const { return stream_.device_index(); }
@@ -38,7 +39,7 @@ class C10_EXPORT NPUStream {
 
   // Whether all submitted work is done.
   bool query() const;
-  // Waits for all submitted work. A failed task is reported here, once. Can be interrupted, as every wait (core/stream/wait.h).
+  // Waits for all submitted work. Throws the failure of a task, once. Can be interrupted, as every wait (core/stream/wait.h).
   void synchronize() const;
 
  private:
@@ -54,12 +55,17 @@ inline NPUStream getCurrentNPUStream(c10::DeviceIndex device = -1) {
   const c10::DeviceIndex index = device < 0 ? state.current_device : device;
   return NPUStream(index, state.current_streams[static_cast<size_t>(index)]);
 }
+// The same without binding. Throws if there is no such device.
+inline NPUStream current_stream_of(c10::DeviceIndex device) {
+  const c10::DeviceIndex index = checked_device(device);
+  return NPUStream(index, detail::thread_state().current_streams[static_cast<size_t>(index)]);
+}
 C10_EXPORT NPUStream getDefaultNPUStream(c10::DeviceIndex device = -1);
 // The next one of the pool.
 C10_EXPORT NPUStream getNPUStreamFromPool(bool high_priority = false, c10::DeviceIndex device = -1);
-// `handle` must outlive all use. The same handle gives the same stream.
+// `handle` must outlive all uses of the stream. The same handle gives the same stream.
 C10_EXPORT NPUStream externalStream(aclrtStream handle, c10::DeviceIndex device);
-// For the calling thread and the stream's device; the current device stays.
+// For the calling thread and the stream's device. The current device does not change.
 C10_EXPORT void setCurrentNPUStream(NPUStream stream);
 
 }  // namespace torch_npu

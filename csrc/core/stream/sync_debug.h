@@ -3,8 +3,9 @@
 //   report_sync("aten::nonzero", "its result has as many rows as the device finds");
 //   stream.synchronize();
 //
-// Called by whoever is about to wait on behalf of the program; off, it costs one load. Waits that the program cannot avoid, such
-// as the allocator's, and the explicit torch.npu.synchronize() are not reported. Thread-safe.
+// Operators and calls that make the program wait call report_sync() before the wait. It costs one load while the mode is off.
+// Waits that the program cannot avoid, such as the allocator's, and the explicit torch.npu.synchronize() are not reported.
+// Thread-safe.
 #pragma once
 
 #include <c10/macros/Export.h>
@@ -12,7 +13,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/graph/graph.h"
+#include "core/stream/open_captures.h"
 
 namespace torch_npu {
 
@@ -28,7 +29,7 @@ C10_EXPORT void tell_sync(const char* what, const char* why);
 inline SyncDebug sync_debug_mode() { return detail::sync_debug.load(std::memory_order_relaxed); }
 inline void set_sync_debug_mode(SyncDebug mode) { detail::sync_debug.store(mode, std::memory_order_relaxed); }
 
-// Warns, or throws, as the mode says. Throws if the current stream is being captured.
+// Warns or throws, depending on the mode. Always throws if the current stream is captured.
 inline void report_sync(const char* what, const char* why) {
   if (captures_exist()) [[unlikely]]
     refuse_wait_in_capture(what, why);

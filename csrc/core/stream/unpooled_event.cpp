@@ -50,12 +50,12 @@ std::string handle_bytes(const PooledEvent& event) {
   return {reinterpret_cast<const char*>(&handle), sizeof handle};
 }
 
-OwnEvent open_event(std::string_view handle_bytes, c10::DeviceIndex device) {
+UniqueEvent open_event(std::string_view handle_bytes, c10::DeviceIndex device) {
   aclrtIpcEventHandle handle{};
   TORCH_CHECK(handle_bytes.size() == sizeof handle, "the handle of an event is ", sizeof handle, " bytes, but got ",
               handle_bytes.size(), "; give what Event.ipc_handle() returned");
   std::memcpy(&handle, handle_bytes.data(), sizeof handle);
-  return OwnEvent(open_event(handle, device));
+  return UniqueEvent(open_event(handle, device));
 }
 
 void reset_event(const PooledEvent& event, NPUStream stream) {

@@ -17,7 +17,7 @@ thread_local constinit int uninterrupted = 0;
   throw WaitUnfinished({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text);
 }
 
-// Codes of a device that does not wait at all; no task failed.
+// Codes of a wait that the device refuses. No task failed.
 bool is_refusal(aclError code) {
   return code == ACL_ERROR_RT_STREAM_CAPTURED || code == ACL_ERROR_RT_EVENT_CAPTURED ||
          code == ACL_ERROR_RT_FEATURE_NOT_SUPPORT || code == ACL_ERROR_RT_STREAM_ABORT;

@@ -1,16 +1,17 @@
-// Waiting for the device. Every wait of the plugin goes through here, so that Ctrl-C ends it.
+// Waits for the device that Ctrl-C can end. Every wait of the plugin uses wait_in_slices().
 //
 //   wait_in_slices("aclrtSynchronizeEventWithTimeout",
 //                  [&](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeEventWithTimeout)(event, milliseconds); });
 //
-// A wait is cut into slices. Between two of them the interrupt check runs: it may run code of the user, on this thread, and
-// throws if the wait is to end. The work that was waited for goes on all the same. What is done within the first slice costs no
-// more than a plain call.
+// A wait is cut into slices. Between two slices the interrupt check runs on this thread. It may run code of the user, and throws
+// if the wait must end. The work on the device continues in that case. A wait that ends within the first slice costs no more than
+// a plain call.
 //
-// A wait that takes longer than ACL_STREAM_TIMEOUT or ACL_DEVICE_SYNC_TIMEOUT allows throws WaitUnfinished. They are looked at
-// between slices. So does one that the device refuses: in a host callback, in a capture, and when the process exits.
+// A wait throws WaitUnfinished if it exceeds ACL_STREAM_TIMEOUT or ACL_DEVICE_SYNC_TIMEOUT, which are checked between slices, or
+// if the device refuses to wait: in a host callback, in a capture, and when the process exits.
 //
-// Each slice asks anew: where others record the event again, or keep the device busy without a pause, the wait goes on with them.
+// Each slice is a new call of the device library. If other threads record the event again, or always keep the device busy, the
+// wait includes their work.
 //
 // Thread-safe.
 #pragma once
@@ -24,14 +25,15 @@
 
 namespace torch_npu {
 
-// Null for none, which is how a process without Python starts.
+// Null, the initial value, for no check. The bindings set it.
 using InterruptCheck = void (*)();
 C10_EXPORT void set_interrupt_check(InterruptCheck check);
 
-// Throws if the calling thread is to stop waiting. Binds the current device again, which the user's code may have changed.
+// Throws if the calling thread must stop waiting. Then binds the current device again, because the user's code may have bound
+// another one.
 C10_EXPORT void check_interrupt();
 
-// While it lives, waits of this thread are not interrupted: for those who hold a lock, which the user's code may want.
+// While an object lives, waits of this thread are not interrupted. For code that holds a lock that the user's code may need.
 class C10_EXPORT UninterruptedWaits {
  public:
   UninterruptedWaits();
@@ -40,11 +42,11 @@ class C10_EXPORT UninterruptedWaits {
   UninterruptedWaits& operator=(const UninterruptedWaits&) = delete;
 };
 
-// Whether one lives on this thread.
+// Whether an UninterruptedWaits lives on this thread.
 bool waits_are_uninterrupted();
 
-// Gives the interpreter's lock up while it lives, if this thread has it: for waits in the destructors of tensors, which Python
-// calls with the lock. No lock that others may want meanwhile may be held.
+// Releases the interpreter's lock while it lives, if this thread has it. For waits in destructors of tensors, which Python calls
+// with the lock. The thread must hold no other lock that a thread with the interpreter's lock may wait for.
 class C10_EXPORT InterpreterUnlocked {
  public:
   InterpreterUnlocked();
@@ -56,15 +58,15 @@ class C10_EXPORT InterpreterUnlocked {
   void* state_;
 };
 
-// `unlock` returns what `lock` takes; null if this thread does not have the lock.
+// `unlock` returns the argument for `lock`, or null if this thread does not have the lock.
 struct InterpreterLock {
   void* (*unlock)();
   void (*lock)(void* state);
 };
-// Null for none; `lock` must stay until the process ends.
+// Null for none. `lock` must live until the process ends.
 C10_EXPORT void set_interpreter_lock(const InterpreterLock* lock);
 
-// The wait ended before the work did, and nothing failed. Whoever waits before memory goes back keeps the memory then.
+// The wait ended before the work, and nothing failed. Code that waits before it gives memory back keeps the memory then.
 class C10_EXPORT WaitUnfinished : public c10::Error {
  public:
   using c10::Error::Error;
@@ -74,21 +76,20 @@ enum class WaitFor { kStream, kDevice };
 
 namespace detail {
 
-constexpr int32_t kSlice = 50;  // milliseconds; no longer than a hand on the keyboard notices
+constexpr int32_t kSlice = 50;  // milliseconds; a user does not notice this delay of Ctrl-C
 
 C10_EXPORT bool is_timeout(aclError code);
 
 // Throws the failure; with RESUME_MODE_ENABLE=1 it warns and returns.
 C10_EXPORT void fail_wait(aclError code, const char* function);
 
-// Throws WaitUnfinished, naming the variable that sets the limit, if a wait is over its limit whose first slice was over at
-// `start`.
+// Throws WaitUnfinished, naming the variable of the limit, if the wait has exceeded its limit. Its first slice ended at `start`.
 C10_EXPORT void check_limit(WaitFor what, const char* function, std::chrono::steady_clock::time_point start);
 
 }  // namespace detail
 
-// `attempt` waits for so many milliseconds and returns `function`'s code. True if the wait is over, false if it is to be tried
-// again; throws if it failed.
+// `attempt(milliseconds)` waits that long at most and returns the code of `function`. True if the wait is over, false if it must
+// be repeated. Throws if it failed.
 template <typename Attempt>
 bool wait_a_slice(const char* function, const Attempt& attempt) {
   const aclError code = attempt(detail::kSlice);

@@ -1,5 +1,5 @@
-// No operator allocates host memory on the thread that calls it, once it is warm, but for what torch allocates for each result: a
-// TensorImpl and a StorageImpl; outside of inference mode a version counter, too. Counted by standing in for malloc.
+// After warm-up the plugin allocates no host memory on the thread that calls an operator. torch allocates a TensorImpl and a
+// StorageImpl for each result, and a version counter outside of inference mode. Replacements of malloc and its relatives count.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/clone.h>
@@ -72,12 +72,12 @@ struct Operator {
 
 class Allocations : public testing::TestWithParam<Operator> {};
 
-TEST_P(Allocations, OfAWarmOperatorAreThoseOfTorch) {
+TEST_P(Allocations, AreOnlyThoseOfTorchAfterWarmUp) {
   const c10::InferenceMode on;
   const Operator& op = GetParam();
-  for (const int64_t size : {2, 64, 512}) {  // in the caller's hands, and queued
+  for (const int64_t size : {2, 64, 512}) {  // small ones run in the launching call, large ones are queued
     const at::Tensor a = at::ones({size, size}, at::TensorOptions(kDeviceType)), b = at::ones({size, size}, a.options());
-    for (int i = 0; i < 2000; ++i) op.call(a, b);  // more than a stream holds
+    for (int i = 0; i < 2000; ++i) op.call(a, b);  // more than the queue of a stream holds
     synchronize_device(0);
     constexpr int kCalls = 100;
     const int64_t before = allocations;

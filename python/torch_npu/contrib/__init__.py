@@ -1,18 +1,19 @@
-"""Functions and modules that programs for NPUs import from here. They are made of ATen operators, and run on every device.
+"""Functions and modules of the vendor's package. They consist of ATen operators and run on every device.
 
     from torch_npu.contrib import ChannelShuffle, npu_multiclass_nms
     from torch_npu.contrib.module import LinearQuant
 
-The parts are imported when they are first asked for. `import torch_npu.contrib.transfer_to_npu` is another thing: it makes a
-program for CUDA run on npu.
+The two subpackages are imported on first use. `import torch_npu.contrib.transfer_to_npu` is separate: it makes a program for CUDA
+run on npu.
 """
 
 import importlib
+from typing import Any
 
 _PARTS = ("function", "module")
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _PARTS:
         return importlib.import_module(f".{name}", __name__)
     if name != "transfer_to_npu" and not name.startswith("_"):

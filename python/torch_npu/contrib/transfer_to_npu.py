@@ -2,19 +2,20 @@
 
     import torch_npu.contrib.transfer_to_npu     # or TORCH_TRANSFER_TO_NPU=1 in the environment
 
-"cuda" is then another word for npu wherever torch takes a device, and torch.cuda has the functions of torch.npu. Classes and
-builtins stay what they are, so that isinstance, pickles, TorchScript and torch.compile go on as before; "cpu" and "meta" are
-not touched. Operators cost what they cost without it.
+"cuda" then means npu wherever torch takes a device, and torch.cuda has the functions of torch.npu. No class or builtin is
+replaced, so isinstance, pickles, TorchScript and torch.compile work as before. "cpu" and "meta" keep their meaning. Operators
+cost the same as without it.
 
-    transfer_to_npu.undo()                       # torch as it was; apply() puts it back
-    with transfer_to_npu.scope(): ...            # only within
-    transfer_to_npu.table()                      # what is exchanged meanwhile
+    transfer_to_npu.undo()                       # restores torch; apply() replaces the names again
+    with transfer_to_npu.scope(): ...            # only inside the block
+    transfer_to_npu.table()                      # the names that are replaced now
 
-Devices say npu: `torch.device("cuda:0")` is `device(type='npu', index=0)`. What they are called, by `device.type`, `str(device)`
-or `tensor.type()`, equals both what is said of npu and what would be said of cuda.
-A CUDA kernel that a program brings itself (an extension, Triton) does not run on npu and says so where it is used.
-docs/migration.md tells what is mapped to what.
+`torch.device("cuda:0")` is `device(type='npu', index=0)`. The strings `device.type`, `str(device)` and `tensor.type()` equal both
+the npu form and the cuda form. A program's own CUDA kernels (an extension, Triton) do not run on npu; their use is an error.
+docs/migration.md lists the mapping.
 """
+
+from __future__ import annotations
 
 import contextlib
 import functools
@@ -22,43 +23,45 @@ import logging
 import multiprocessing
 import os
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 import torch_npu
 
-from .._on_import import on_import
-from . import _cuda_names
+from .._import_hook import on_import
+from . import _cuda_alias
 
-_exchanged = []
+_replaced: list[_cuda_alias.Replacement] = []  # with the original value
 
 
-def apply():
-    """Makes cuda mean npu, from now on and in all threads. Does nothing where it does already."""
-    if _exchanged:
+def apply() -> None:
+    """Makes "cuda" mean npu, in all threads, until undo(). A second call does nothing."""
+    if _replaced:
         return
     _tell()
-    torch_npu._C._cuda_alias_begin(_cuda_names.Name)
-    _exchange_names()
+    torch_npu._C._cuda_alias_begin(_cuda_alias.Name)
+    _replace_names()
     torch.serialization.register_package(*_PACKAGE)
 
 
-def undo():
-    """Gives torch back as it was. Tensors that were made meanwhile stay on npu. Does nothing where nothing was applied."""
-    if not _exchanged:
+def undo() -> None:
+    """Restores torch. Tensors made in the meantime stay on npu. Does nothing if apply() was not called."""
+    if not _replaced:
         return
     torch.serialization._package_registry.remove(_PACKAGE)
     _restore_names()
     torch_npu._C._cuda_alias_end()
 
 
-def is_applied():
-    return bool(_exchanged)
+def is_applied() -> bool:
+    return bool(_replaced)
 
 
 @contextlib.contextmanager
-def scope():
-    """Context manager: cuda means npu within it; where it does so outside already, nothing changes."""
+def scope() -> Iterator[None]:
+    """Context manager: apply() at the start and undo() at the end. Does nothing if apply() was called before."""
     if is_applied():
         yield
         return
@@ -70,8 +73,8 @@ def scope():
 
 
 @contextlib.contextmanager
-def suspended():
-    """Context manager: names are those of torch within it. "cuda" goes on to mean npu where a device is named."""
+def suspended() -> Iterator[None]:
+    """Context manager: restores the replaced names inside it. As the name of a device, "cuda" still means npu."""
     if not is_applied():
         yield
         return
@@ -79,65 +82,65 @@ def suspended():
     try:
         yield
     finally:
-        _exchange_names()
+        _replace_names()
 
 
-def table():
-    """The names that are exchanged now, sorted, such as "torch.cuda.is_available"."""
-    return sorted(f"{_name(owner)}.{name}" for owner, name, _ in _exchanged)
+def table() -> list[str]:
+    """The names that are replaced now, sorted, such as "torch.cuda.is_available"."""
+    return sorted(f"{_name(owner)}.{name}" for owner, name, _ in _replaced)
 
 
-def _exchange_names():
-    for exchange in _cuda_names.exchanges():
-        _exchange(*exchange)
-    for module, exchanges in _cuda_names.LATER.items():
+def _replace_names() -> None:
+    for replacement in _cuda_alias.replacements():
+        _replace(*replacement)
+    for module, replacements in _cuda_alias.AFTER_IMPORT.items():
         if module in sys.modules:
-            _exchange_later(exchanges)
+            _replace_if_applied(replacements)
 
 
-def _restore_names():
-    for owner, name, value in reversed(_exchanged):
+def _restore_names() -> None:
+    for owner, name, value in reversed(_replaced):
         if value is not _MISSING:
             setattr(owner, name, value)
         elif name in vars(owner):
             delattr(owner, name)
-    _exchanged.clear()
+    _replaced.clear()
 
 
-def _exchange(owner, name, value):
-    _exchanged.append((owner, name, vars(owner).get(name, _MISSING)))
-    if value is _cuda_names.REMOVED:
+def _replace(owner: Any, name: str, value: Any) -> None:
+    _replaced.append((owner, name, vars(owner).get(name, _MISSING)))
+    if value is _cuda_alias.REMOVED:
         delattr(owner, name)
     else:
         setattr(owner, name, value)
 
 
-def _exchange_later(exchanges):
+def _replace_if_applied(replacements: Callable[[], _cuda_alias.Replacements]) -> None:
     if is_applied():
-        for exchange in exchanges():
-            _exchange(*exchange)
+        for replacement in replacements():
+            _replace(*replacement)
 
 
-def _name(owner):
+def _name(owner: Any) -> str:
     return owner.__name__ if hasattr(owner, "__path__") or not hasattr(owner, "__qualname__") else f"torch.{owner.__qualname__}"
 
 
-def _location(storage):
-    """npu, not cuda, in checkpoints: who does not migrate can load them."""
+def _location(storage: Any) -> str | None:
+    """Checkpoints name npu, not cuda, so that programs without transfer_to_npu can load them."""
     device = storage.device
     return str(str(device)) if str.__eq__(device.type, "npu") else None
 
 
-def _restore(storage, location):
-    """Storages of checkpoints that were written on CUDA, or are to be loaded there."""
+def _restore(storage: Any, location: str) -> Any:
+    """Loads a storage whose location, in the checkpoint or by map_location, is CUDA."""
     meant = str(location)
     if meant == "cuda" or meant.startswith("cuda:"):
         meant = "npu" + meant[4:]
     return None if meant is location else torch.serialization.default_restore_location(storage, meant)
 
 
-def _tell():
-    # Once for a program, not for each of its processes.
+def _tell() -> None:
+    """Logs one line per program: neither its child processes nor ranks above 0 repeat it."""
     if multiprocessing.parent_process() is not None or os.environ.get("RANK", "0") != "0":
         return
     found = torch.cuda.device_count()
@@ -146,8 +149,8 @@ def _tell():
 
 
 _MISSING = object()
-_PACKAGE = (18, _location, _restore)  # before all others for CUDA; two of one number cannot be sorted
+_PACKAGE = (18, _location, _restore)  # lower than the priorities of all other packages for CUDA; priorities must differ
 
-for _module, _exchanges in _cuda_names.LATER.items():
-    on_import(_module, functools.partial(_exchange_later, _exchanges))
+for _module, _replacements in _cuda_alias.AFTER_IMPORT.items():
+    on_import(_module, functools.partial(_replace_if_applied, _replacements))
 apply()

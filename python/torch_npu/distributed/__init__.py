@@ -1,7 +1,9 @@
-"""Distributed training: HCCL, the collectives of NPUs, is not there yet.
+"""Distributed training. HCCL, the collectives of NPUs, is not implemented yet.
 
-Until then a process group of the backend gloo works, with tensors on the CPU; `torch.distributed` itself is torch's.
+Process groups of the backend gloo work with tensors on the CPU. `torch.distributed` itself is torch's.
 """
+
+from __future__ import annotations
 
 from .distributed_c10d import (
     all_gather_into_tensor_uneven,
@@ -19,6 +21,6 @@ __all__ = [
 ]
 
 
-def is_available():
-    """Whether collectives between NPUs are there: not yet."""
+def is_available() -> bool:
+    """Whether collectives between NPUs are available: not yet."""
     return is_hccl_available()

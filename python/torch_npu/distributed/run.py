@@ -1,4 +1,9 @@
-"""`python -m torch_npu.distributed.run`: torchrun, with the options of its NPU variant."""
+"""`python -m torch_npu.distributed.run`: torchrun, with the additional option of the vendor's package."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
 
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -8,8 +13,8 @@ __all__ = ["parse_args"]
 _TIERED = "--enable_tiered_parallel_tcpstore"
 
 
-def parse_args(args):
-    """The arguments of torchrun; a tiered store, which thousands of processes share, is not offered."""
+def parse_args(args: Sequence[str] | None) -> argparse.Namespace:
+    """Parses the arguments of torchrun. A tiered store is not offered."""
     parser = torchrun.get_args_parser()
     parser.add_argument(_TIERED, default="false", help="must be false: there is one store for all processes")
     parsed = parser.parse_args(args)
@@ -19,7 +24,7 @@ def parse_args(args):
 
 
 @record
-def main(args=None):
+def main(args: Sequence[str] | None = None) -> None:
     torchrun.run(parse_args(args))
 
 

@@ -1,10 +1,13 @@
-"""torch.npu: devices, streams, events, memory and random numbers of the NPU, by the names that torch.cuda users know.
+"""torch.npu: devices, streams, events, memory and random numbers of the NPU, under the names of torch.cuda.
 
-Importing it uses no device. The first call that needs one initialises it (`_lazy_init`); whatever is asked before, such as
-`device_count`, does not, so that a process may still fork.
+The import does not start a device. The first call that needs a device starts it (`_lazy_init`). Queries such as `device_count` do
+not, so that the process may still fork.
 """
 
+from __future__ import annotations
+
 import importlib
+from typing import Any
 
 from torch import OutOfMemoryError
 
@@ -145,7 +148,7 @@ from .utils import (
     stress_detect,
 )
 
-# What few programs use, with the module that has it; imported when it is asked for.
+# Names that are imported on first use, with their module; None: the name is a module.
 _ON_DEMAND = {
     **dict.fromkeys(("aclnn", "backends", "graphs", "npugraph_ex")),
     **dict.fromkeys(("NPUGraph", "graph", "graph_pool_handle", "graph_task_group_begin"), "graphs"),
@@ -300,8 +303,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
-    # Answers that change as the process goes on. torch.utils.checkpoint reads _initialized.
+def __getattr__(name: str) -> Any:
+    # These two change while the process runs. torch.utils.checkpoint reads _initialized.
     if name == "_initialized":
         return is_initialized()
     if name == "default_generators":
@@ -313,5 +316,5 @@ def __getattr__(name):
     return globals()[name]
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

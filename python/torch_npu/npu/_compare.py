@@ -1,15 +1,20 @@
-"""The comparison of an operator with the CPU, and the script that repeats a difference; see docs/debugging.md.
+"""Compares an operator with the CPU, and writes a script that repeats a difference; see docs/debugging.md.
 
 compare = Comparison(raises=False, folder=Path("npu_differences"))
 watch(names, compare)                # see _watch.py
 compare.differences                  # {"aten::add.Tensor": 3}
 """
 
+from __future__ import annotations
+
 import collections
 import copy
 import math
+import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -18,12 +23,12 @@ from . import _describe, _watch
 
 
 class Twins:
-    """CPU copies of the tensors of a call: strides and offsets are kept, and what shares memory still does."""
+    """CPU copies of the tensors of a call, with their strides and offsets. Tensors that share memory still share it."""
 
-    def __init__(self, tensors, whole_storages):
-        self._ranges = {}
-        self._storages = {}
-        self.tensors = []
+    def __init__(self, tensors: list[torch.Tensor], whole_storages: bool) -> None:
+        self._ranges: dict[int, tuple[int, int]] = {}
+        self._storages: dict[int, torch.UntypedStorage] = {}
+        self.tensors: list[torch.Tensor] = []
         for tensor in tensors:
             if tensor._is_zerotensor():
                 continue
@@ -32,17 +37,17 @@ class Twins:
             known = self._ranges.get(key, (begin, end))
             self._ranges[key] = min(begin, known[0]), max(end, known[1])
 
-    def of(self, tensor):
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
         twin = self._of_zeros(tensor) if tensor._is_zerotensor() else self._of_memory(tensor)
         self.tensors.append(twin)
         return twin
 
     @staticmethod
-    def _of_zeros(tensor):
-        """Autograd's zeros without memory."""
+    def _of_zeros(tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor of zeros without memory, as autograd makes it."""
         return torch._efficientzerotensor(tensor.shape, dtype=tensor.dtype, device="cpu")
 
-    def _of_memory(self, tensor):
+    def _of_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
         begin, end = self._ranges[storage._cdata]
         if storage._cdata not in self._storages:
@@ -60,8 +65,8 @@ class Twins:
         return twin
 
 
-def _bytes_of(tensor, whole):
-    """First and one past the last byte that the tensor covers in its storage; the first a multiple of every element size."""
+def _bytes_of(tensor: torch.Tensor, whole: bool) -> tuple[int, int]:
+    """The range of bytes [begin, end) of the tensor in its storage; begin is a multiple of every element size."""
     size = tensor.element_size()
     if whole or tensor.numel() == 0:
         return 0, tensor.untyped_storage().nbytes()
@@ -69,12 +74,12 @@ def _bytes_of(tensor, whole):
     return tensor.storage_offset() * size // 16 * 16, (tensor.storage_offset() + last + 1) * size
 
 
-def _is_view(op):
+def _is_view(op: Any) -> bool:
     return any(item.alias_info is not None and not item.alias_info.is_write for item in op._schema.returns)
 
 
-def why_not(op):
-    """Why results of the operator cannot be compared, or None."""
+def why_not(op: Any) -> str | None:
+    """The reason why results of the operator cannot be compared, or None."""
     base = op._schema.name.partition("::")[2]
     types = " ".join(str(item.type) for item in op._schema.arguments)
     if torch.Tag.nondeterministic_seeded in op.tags or "Generator" in types:
@@ -87,9 +92,9 @@ def why_not(op):
 
 
 class _Call:
-    """A call on the device and what is needed to repeat it on the CPU; made before the kernel runs."""
+    """A call on the device, with copies of its arguments to repeat it on the CPU. Made before the kernel runs."""
 
-    def __init__(self, op, args, kwargs):
+    def __init__(self, op: Any, args: Any, kwargs: Any) -> None:
         self.op = op
         tensors = [item for item in pytree.tree_leaves((args, kwargs)) if isinstance(item, torch.Tensor)]
         twins = Twins(tensors, whole_storages=_is_view(op))
@@ -100,27 +105,27 @@ class _Call:
         self.inputs = copy.deepcopy(twins.tensors) if self._written else twins.tensors
 
     @staticmethod
-    def _on_cpu(item, twins):
+    def _on_cpu(item: Any, twins: Twins) -> Any:
         if isinstance(item, torch.Tensor):
             return twins.of(item)
         return torch.device("cpu") if isinstance(item, torch.device) else item
 
-    def named(self, args, kwargs):
+    def named(self, args: Any, kwargs: Any) -> dict[str, Any]:
         return {**dict(zip((item.name for item in self.op._schema.arguments), args, strict=False)), **kwargs}
 
-    def written(self, args, kwargs):
-        """The given arguments that the operator writes."""
+    def written(self, args: Any, kwargs: Any) -> list[Any]:
+        """The arguments that the operator writes."""
         given = self.named(args, kwargs)
         written = [item.name for item in self.op._schema.arguments if item.alias_info and item.alias_info.is_write]
         return [given[name] for name in written if name in given]
 
-    def actual(self, result):
+    def actual(self, result: Any) -> tuple[Any, list[Any]]:
         return result, self._written
 
-    def expected(self):
+    def expected(self) -> tuple[Any, list[Any]]:
         return self.op(*self.args, **self.kwargs), self.written(self.args, self.kwargs)
 
-    def script(self, lines, tolerances):
+    def script(self, lines: list[str], tolerances: dict[str, float | None]) -> str:
         words = iter(self.words)
         texts = {name: _literal(item, words) for name, item in self.named(self.args, self.kwargs).items()}
         positional = list(texts)[: len(self.args)]
@@ -136,24 +141,27 @@ class _Call:
 
 
 class Comparison:
-    """An observer. Each operator's first difference is reported on stderr, or the first of all raised; others are counted."""
+    """An observer (_watch.py). The first difference of each operator is printed to stderr; with `raises`, the first of all is
+    raised. All differences are counted."""
 
-    def __init__(self, raises, folder, rtol=None, atol=None):
-        self.compared = collections.Counter()  # calls by operator
-        self.differences = collections.Counter()
-        self.skipped = {}  # operator -> why it was not compared
+    def __init__(
+        self, raises: bool, folder: str | os.PathLike[str], rtol: float | None = None, atol: float | None = None
+    ) -> None:
+        self.compared: collections.Counter[str] = collections.Counter()  # calls by operator
+        self.differences: collections.Counter[str] = collections.Counter()
+        self.skipped: dict[str, str] = {}  # operator -> why it was not compared
         self._raises = raises
         self._folder = Path(folder)
         self._tolerances = {"rtol": rtol, "atol": atol}
 
-    def __call__(self, op, args, kwargs):
+    def __call__(self, op: Any, args: Any, kwargs: Any) -> Callable[[Any], None] | None:
         if reason := why_not(op):
             self.skipped.setdefault(op._name, reason)
             return None
         call = _Call(op, args, kwargs)
         return lambda result: self._judge(call, result)
 
-    def _judge(self, call, result):
+    def _judge(self, call: _Call, result: Any) -> None:
         name = call.op._name
         try:
             expected = call.expected()
@@ -175,7 +183,7 @@ class Comparison:
             if self._raises or self.differences[name] == 1:
                 self._report(call, str(error))
 
-    def _report(self, call, message):
+    def _report(self, call: _Call, message: str) -> None:
         head = f"{call.op._name} on npu differs from the CPU"
         lines = [head, f"called from {_describe.caller()}", f"with {call.described}", *filter(None, message.splitlines())]
         path = (self._folder / f"{call.op._name.replace('::', '.')}.py").absolute()
@@ -188,8 +196,8 @@ class Comparison:
         print(f"torch_npu: {text}", file=sys.stderr, flush=True)
 
 
-def _literal(item, tensors):
-    """The argument as the script writes it; `tensors` gives the words for tensors, in their order."""
+def _literal(item: Any, tensors: Iterator[str]) -> str:
+    """The source text of an argument in the script; `tensors` yields the texts of the tensors, in order."""
     if isinstance(item, torch.Tensor):
         return next(tensors)
     if isinstance(item, list | tuple):

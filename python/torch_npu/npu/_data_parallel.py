@@ -1,33 +1,44 @@
-"""The moves between devices that torch.nn.DataParallel is made of. torch has them for CUDA only, in torch._C.
+"""broadcast, scatter and gather between devices for torch.nn.DataParallel. torch has them for CUDA only, in torch._C.
 
     torch.nn.DataParallel(model.npu())(batch)     # a part of the batch on each NPU of this process
 
-Tensors of other devices go to torch's own functions, where there are any."""
+Calls with tensors of other devices go to torch's own functions, if torch was built with them."""
+
+from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
 
-def install():
+def install() -> None:
     for name, function in _FUNCTIONS.items():
         setattr(torch._C, name, _beside(getattr(torch._C, name, None), function))
 
 
-def _broadcast(tensor, devices):
+def _broadcast(tensor: torch.Tensor, devices: Sequence[Any]) -> list[torch.Tensor]:
     return [tensor.to(_device(each), non_blocking=True) for each in devices]
 
 
-def _broadcast_coalesced(tensors, devices, buffer_size):
+def _broadcast_coalesced(tensors: Sequence[torch.Tensor], devices: Sequence[Any], buffer_size: int) -> list[list[torch.Tensor]]:
     return [[tensor.to(_device(each), non_blocking=True) for tensor in tensors] for each in devices]
 
 
-def _broadcast_out(tensor, out):
+def _broadcast_out(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [each.copy_(tensor, non_blocking=True) for each in out]
 
 
-def _scatter(tensor, devices, chunk_sizes=None, dim=0, streams=None):
+def _scatter(
+    tensor: torch.Tensor,
+    devices: Sequence[Any],
+    chunk_sizes: Sequence[int] | None = None,
+    dim: int = 0,
+    streams: Sequence[Any] | None = None,
+) -> list[torch.Tensor]:
     chunks = tensor.chunk(len(devices), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
     moved = []
     for index, (chunk, each) in enumerate(zip(chunks, devices, strict=False)):
@@ -36,38 +47,40 @@ def _scatter(tensor, devices, chunk_sizes=None, dim=0, streams=None):
     return moved
 
 
-def _scatter_out(tensor, out, dim=0, streams=None):
+def _scatter_out(
+    tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int = 0, streams: Sequence[Any] | None = None
+) -> Sequence[torch.Tensor]:
     for index, (chunk, each) in enumerate(zip(tensor.split([each.size(dim) for each in out], dim), out, strict=True)):
         with _on(streams, index):
             each.copy_(chunk, non_blocking=True)
     return out
 
 
-def _gather(tensors, dim, destination_index=None):
+def _gather(tensors: Sequence[torch.Tensor], dim: int, destination_index: int | None = None) -> torch.Tensor:
     there = torch.device("cpu") if destination_index == -1 else _device(destination_index)
     return torch.cat([tensor.to(there, non_blocking=there.type != "cpu") for tensor in tensors], dim)
 
 
-def _gather_out(tensors, out, dim):
+def _gather_out(tensors: Sequence[torch.Tensor], out: torch.Tensor, dim: int) -> torch.Tensor:
     return torch.cat([tensor.to(out.device) for tensor in tensors], dim, out=out)
 
 
-def _device(device):
+def _device(device: Any) -> torch.device:
     if isinstance(device, torch.device):
         return device
     return torch.device("npu", torch.npu.current_device() if device is None else device)
 
 
-def _on(streams, index):
+def _on(streams: Sequence[Any] | None, index: int) -> AbstractContextManager[Any]:
     return contextlib.nullcontext() if streams is None or streams[index] is None else streams[index]
 
 
-def _beside(original, function):
+def _beside(original: Callable[..., Any] | None, function: Callable[..., Any]) -> Callable[..., Any]:
     if original is None:
         return function
 
     @functools.wraps(original)
-    def choose(first, *args, **kwargs):
+    def choose(first: Any, *args: Any, **kwargs: Any) -> Any:
         tensor = first[0] if isinstance(first, (list, tuple)) else first
         on_npu = tensor.is_npu or (not tensor.is_cuda and torch.accelerator.current_accelerator().type == "npu")
         return (function if on_npu else original)(first, *args, **kwargs)

@@ -1,10 +1,10 @@
-"""Formats of tensors, under the module by which checkpoints of the real package name them."""
+"""Formats of tensors. The module has this name because checkpoints of the vendor's package refer to it."""
 
 import enum
 
 
 class Format(enum.IntEnum):
-    """Formats by the numbers of the device's library."""
+    """The numbers of the formats in the device library."""
 
     UNDEFINED = -1
     NCHW = 0

@@ -1,10 +1,14 @@
-"""The types of tensors and storages by name, as torch had them before dtypes: torch.npu.FloatTensor, torch.npu.FloatStorage.
+"""The tensor and storage types that torch had before dtypes: torch.npu.FloatTensor, torch.npu.FloatStorage.
 
-torch.npu.FloatTensor([1, 2])                         # also of a size: torch.npu.FloatTensor(2, 3)
+torch.npu.FloatTensor([1, 2])                         # or with a size: torch.npu.FloatTensor(2, 3)
 isinstance(x, torch.npu.FloatTensor)                  # a float32 tensor on npu
 x.type(torch.npu.HalfTensor)
 torch.set_default_tensor_type(torch.npu.FloatTensor)  # see torch_npu/_default_tensor_type.py
 """
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
 
 import torch
 from torch._utils import classproperty
@@ -25,12 +29,15 @@ _DTYPES = {
 
 
 class _TensorType(type):
-    """The class of these types: calling one makes a plain torch.Tensor."""
+    """The metaclass of these types. Calling a type makes a plain torch.Tensor."""
 
-    def __call__(cls, *args, **kwargs):
+    dtype: torch.dtype
+    layout: torch.layout
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
         return torch.empty(0, dtype=cls.dtype, device="npu").new(*args, **kwargs)
 
-    def __instancecheck__(cls, tensor):
+    def __instancecheck__(cls, tensor: object) -> bool:
         return (
             isinstance(tensor, torch.Tensor)
             and tensor.device.type == "npu"
@@ -38,26 +45,26 @@ class _TensorType(type):
             and tensor.layout == cls.layout
         )
 
-    def __repr__(cls):
+    def __repr__(cls) -> str:
         return f"<class '{cls.__name__}'>"
 
 
-def _tensor_type(name, dtype):
+def _tensor_type(name: str, dtype: torch.dtype) -> _TensorType:
     members = {"dtype": dtype, "layout": torch.strided, "is_npu": True, "is_cuda": False, "is_sparse": False}
-    return _TensorType(f"torch.npu.{name}Tensor", (), members)  # Tensor.type() knows a type by this name
+    return _TensorType(f"torch.npu.{name}Tensor", (), members)  # Tensor.type() finds a type by this name
 
 
 class _Storage(_LegacyStorage):
     @classproperty
-    def dtype(self):
+    def dtype(self) -> torch.dtype:
         return self._dtype
 
     @classmethod
-    def from_buffer(cls, *args, **kwargs):
+    def from_buffer(cls, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(f"{cls.__name__}.from_buffer: a buffer is memory of the host; make a CPU storage and move it by npu()")
 
 
-def _storage(name, dtype):
+def _storage(name: str, dtype: torch.dtype) -> type:
     # torch takes the device of a storage from the name of its module.
     return type(f"{name}Storage", (_Storage,), {"__module__": "torch_npu.npu", "_dtype": dtype})
 

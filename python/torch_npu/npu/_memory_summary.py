@@ -1,5 +1,9 @@
 """torch.npu.memory.memory_summary: the statistics as a table in the form of torch.cuda.memory_summary."""
 
+from __future__ import annotations
+
+from typing import Any
+
 _SIZES = {
     "allocated_bytes": "Allocated memory",
     "active_bytes": "Active memory",
@@ -19,8 +23,8 @@ _MOMENTS = ("current", "peak", "allocated", "freed")
 _WIDTH = 75
 
 
-def summary(index, stats, abbreviated):
-    """stats: of memory_stats_as_nested_dict. abbreviated leaves the single pools out."""
+def summary(index: int, stats: dict[str, Any], abbreviated: bool) -> str:
+    """stats: the result of memory_stats_as_nested_dict. abbreviated: without the rows of the large and the small pool."""
     lines = [
         "=" * _WIDTH,
         f"{f'PyTorch NPU memory summary, device ID {index}':^{_WIDTH}}",
@@ -41,20 +45,20 @@ def summary(index, stats, abbreviated):
     return "".join(f"|{line}|\n" for line in lines)
 
 
-def _row(title, *cells):
+def _row(title: str, *cells: str) -> str:
     return f" {title:<21} | " + " | ".join(f"{cell:^10}" for cell in cells) + " "
 
 
-def _show_size(size, whole):
+def _show_size(size: int, whole: int) -> str:
     """In the unit of `whole`, so that the rows of one statistic can be compared."""
     return _show(size, whole, ("B  ", "KiB", "MiB", "GiB", "TiB"), 1024)
 
 
-def _show_count(count, whole):
+def _show_count(count: int, whole: int) -> str:
     return _show(count, whole, ("  ", "K ", "M "), 1000)
 
 
-def _show(value, whole, units, base):
+def _show(value: int, whole: float, units: tuple[str, ...], base: int) -> str:
     power = 0
     while abs(whole) >= 750 * base and power + 1 < len(units):
         whole /= base

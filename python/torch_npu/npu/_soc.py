@@ -1,4 +1,6 @@
-"""The numbers that programs know chips by."""
+"""The numbers of chips, as torch.npu.get_soc_version returns them."""
+
+from __future__ import annotations
 
 _FIRST = {
     100: ("Ascend910PremiumA", "Ascend910ProA", "Ascend910A", "Ascend910ProB", "Ascend910B"),
@@ -14,6 +16,6 @@ _FIRST = {
 NUMBERS = {name: first + i for first, names in _FIRST.items() for i, name in enumerate(names)}
 
 
-def number_of(name):
+def number_of(name: str) -> int:
     """The number of a chip, such as 223 for Ascend910B3; -1 for one that is not known."""
     return NUMBERS["Ascend950"] if name.startswith("Ascend950") else NUMBERS.get(name, -1)

@@ -1,15 +1,23 @@
-"""What a caller may write for a device, as its index."""
+"""Converts the ways to name a device to its index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 
 from .. import _C
 
-_LAST_INDEX = 127  # of torch, which keeps an index in a byte and would take 256 for 0
+if TYPE_CHECKING:
+    from torch.types import Device
 
 
-def _get_device_index(device=None, optional=False, allow_cpu=False):
-    """The index of an int, a string such as "npu:1" or a torch.device; without an index, and for None where that is allowed,
-    the current one. ValueError for another type of device, RuntimeError for an int that cannot be an index."""
+_LAST_INDEX = 127  # torch stores an index in a byte and would read 256 as 0
+
+
+def _get_device_index(device: Device = None, optional: bool = False, allow_cpu: bool = False) -> int:
+    """The index of an int, a string such as "npu:1" or a torch.device. A device without an index, and None with `optional`, mean
+    the current device. Raises ValueError for another type of device and RuntimeError for an int that cannot be an index."""
     if device is None:
         if not optional:
             raise ValueError("a device is needed: an int, a string such as 'npu:0', or a torch.device")

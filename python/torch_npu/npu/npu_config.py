@@ -4,29 +4,38 @@
     torch.npu.matmul.allow_hf32 = True
     torch.npu.set_stream_limit(stream, cube_num=8)
 
-Operators of softnpu are compiled beforehand. So options for the compilation of operators (those that begin with ACL_, jitCompile
-and the two lists) are checked and remembered, and nothing is compiled, cached or kept for debugging: no folder kernel_meta
-appears, whatever ACL_OP_DEBUG_LEVEL says.
+Operators of softnpu are compiled ahead of time. So options for the compilation of operators (those that begin with ACL_,
+jitCompile and the two lists) are checked and stored, and have no other effect: nothing is compiled, and no folder kernel_meta is
+written.
 """
+
+from __future__ import annotations
 
 import enum
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .. import _C
-from .._offer import no_op, not_offered
+from .._api_status import no_op, not_offered
 from ._lazy import _lazy_init
 from .devices import _existing
 
-_NOT_COMPILED = "operators are compiled beforehand, not while the program runs"
+if TYPE_CHECKING:
+    from .streams import Stream
 
-# name -> (what a value must be, in words; whether a value, as text, is that)
+
+_NOT_COMPILED = "operators are compiled ahead of time"
+
+_Rule = tuple[str, Callable[[str], bool]]  # a description of the allowed values, and a check of a value as text
+
 _SWITCH = ("enable or disable", ("enable", "disable").__contains__)
 _FOLDER = ("a folder that exists", os.path.isdir)
 _ANYTHING = ("a text", lambda _: True)
 
 
-def _one_of(*values):
+def _one_of(*values: str) -> _Rule:
     return f"one of {', '.join(values)}", values.__contains__
 
 
@@ -55,12 +64,12 @@ _OPTIONS = {
     "CUBE_MATH_TYPE": _one_of("0", "1", "2", "3", "4"),
 }
 
-# What was set, and what holds before.
+# The values of options: the defaults, and those set by the program.
 _values = {"ACL_OP_SELECT_IMPL_MODE": "high_precision", "jitCompile": "disable", "MM_BMM_ND_ENABLE": "enable"}
 
 
 class CubeMathType(enum.IntEnum):
-    """Which arithmetic a matrix product may use; softnpu uses that of the operands."""
+    """The arithmetic of matrix products. softnpu uses the type of the operands."""
 
     KEEP_DTYPE = 0
     ALLOW_FP32_DOWN_PRECISION = 1
@@ -69,8 +78,8 @@ class CubeMathType(enum.IntEnum):
     USE_FP32_ADD = 4
 
 
-def set_option(option):
-    """Sets options, {name: value}; all of them or, if one is wrong, none."""
+def set_option(option: dict[str, Any]) -> None:
+    """Sets options, {name: value}. If one is wrong, none is set."""
     if not isinstance(option, dict):
         raise TypeError(f"options are a dict such as {{'ACL_OP_DEBUG_LEVEL': 1}}, but got {type(option).__name__}")
     for name, value in option.items():
@@ -92,12 +101,12 @@ _EFFECTS = {
 }
 
 
-def _get_option(name):
+def _get_option(name: str) -> str | None:
     """The value of an option as text, or None if it was never set."""
     return _values.get(name)
 
 
-def _word(name, value):
+def _word(name: str, value: Any) -> str:
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, but got {value!r}")
     return "enable" if value else "disable"
@@ -109,12 +118,12 @@ class _Config:
     __slots__ = ()
 
     @property
-    def allow_internal_format(self):
-        """Whether tensors may have a format of the device's own."""
+    def allow_internal_format(self) -> bool:
+        """Whether tensors may have a private format of the device."""
         return _get_option("ALLOW_INTERNAL_FORMAT") == "enable"
 
     @allow_internal_format.setter
-    def allow_internal_format(self, value):
+    def allow_internal_format(self, value: bool) -> None:
         set_option({"ALLOW_INTERNAL_FORMAT": _word("allow_internal_format", value)})
 
 
@@ -124,21 +133,21 @@ class _Matmul:
     __slots__ = ()
 
     @property
-    def allow_hf32(self):
+    def allow_hf32(self) -> bool:
         """Whether float32 matrix products may be computed in HF32, which has 10 bits less."""
         return _C._npu_matmul_math() in (CubeMathType.ALLOW_FP32_DOWN_PRECISION, CubeMathType.USE_HF32)
 
     @allow_hf32.setter
-    def allow_hf32(self, value):
+    def allow_hf32(self, value: bool) -> None:
         set_option({"ALLOW_MATMUL_HF32": _word("allow_hf32", value)})
 
     @property
-    def cube_math_type(self):
-        """What allow_hf32 chooses from: a torch.npu.CubeMathType."""
+    def cube_math_type(self) -> CubeMathType:
+        """The arithmetic of matrix products; allow_hf32 sets it too."""
         return CubeMathType(_C._npu_matmul_math())
 
     @cube_math_type.setter
-    def cube_math_type(self, value):
+    def cube_math_type(self, value: CubeMathType) -> None:
         if not isinstance(value, CubeMathType):
             raise TypeError(f"cube_math_type must be a torch.npu.CubeMathType, but got {value!r}")
         set_option({"CUBE_MATH_TYPE": value.value})
@@ -150,12 +159,12 @@ class _Conv:
     __slots__ = ()
 
     @property
-    def allow_hf32(self):
+    def allow_hf32(self) -> bool:
         """Whether float32 convolutions may be computed in HF32, which has 10 bits less."""
         return _C._npu_conv_math() == CubeMathType.ALLOW_FP32_DOWN_PRECISION
 
     @allow_hf32.setter
-    def allow_hf32(self, value):
+    def allow_hf32(self, value: bool) -> None:
         set_option({"ALLOW_CONV_HF32": _word("allow_hf32", value)})
 
 
@@ -165,44 +174,44 @@ conv = _Conv()
 
 
 @no_op(_NOT_COMPILED)
-def set_compile_mode(jit_compile=False):
+def set_compile_mode(jit_compile: bool = False) -> None:
     """Whether operators are compiled for the shapes they meet."""
     set_option({"jitCompile": _word("jit_compile", jit_compile)})
 
 
-def is_jit_compile_false():
-    """What set_compile_mode(False), which is the default, makes True."""
+def is_jit_compile_false() -> bool:
+    """Whether set_compile_mode is False, the default."""
     return _get_option("jitCompile") == "disable"
 
 
 @no_op(_NOT_COMPILED)
-def set_aoe(dump_path):
-    """Where graphs for the tuning of operators go; the folder is made if there is none."""
+def set_aoe(dump_path: str) -> None:
+    """Sets the folder for graphs of operator tuning, and creates it."""
     Path(dump_path).mkdir(parents=True, exist_ok=True)
 
 
-@no_op("matrices lie in memory as torch has them, whichever format is asked for")
-def set_mm_bmm_format_nd(is_nd=True):
-    """Whether matrix products take their operands in the plain format."""
+@no_op("softnpu stores matrices by their strides in every format")
+def set_mm_bmm_format_nd(is_nd: bool = True) -> None:
+    """Whether the operands of matrix products are in the format ND."""
     set_option({"MM_BMM_ND_ENABLE": _word("is_nd", is_nd)})
 
 
-def get_mm_bmm_format_nd():
+def get_mm_bmm_format_nd() -> bool:
     return _get_option("MM_BMM_ND_ENABLE") == "enable"
 
 
 _use_compatible_impl = False
 
 
-@no_op("every operator gives what torch gives on the CPU already")
-def use_compatible_impl(is_enable):
-    """Whether gelu, matmul and max pooling are to agree with torch where NPUs are used to differ."""
+@no_op("operators already give the results of torch on the CPU")
+def use_compatible_impl(is_enable: bool) -> None:
+    """Whether gelu, matmul and max pooling follow torch where NPUs differ."""
     global _use_compatible_impl
     _word("is_enable", is_enable)
     _use_compatible_impl = is_enable
 
 
-def are_compatible_impl_enabled():
+def are_compatible_impl_enabled() -> bool:
     return _use_compatible_impl
 
 
@@ -210,23 +219,23 @@ _DUMP = "tensors are not dumped yet; torch.npu.debug.print_ops shows operators w
 
 
 @not_offered(_DUMP)
-def init_dump(): ...
+def init_dump() -> None: ...
 
 
 @not_offered(_DUMP)
-def set_dump(cfg_file): ...
+def set_dump(cfg_file: str) -> None: ...
 
 
 @not_offered(_DUMP)
-def finalize_dump(): ...
+def finalize_dump() -> None: ...
 
 
 _limited = False
 
 
-def set_device_limit(*args, **kwargs):
-    """set_device_limit(device, cube_num=-1, vector_num=-1): how many cores of a device operators may use, -1 for all. Once in a
-    process. softnpu remembers it; it has no cores to hold back."""
+def set_device_limit(*args: Any, **kwargs: Any) -> None:
+    """set_device_limit(device, cube_num=-1, vector_num=-1): limits the cores that operators use; -1 means all. May be called once
+    per process. softnpu stores the limits, and they have no effect."""
     global _limited
     if _limited:
         raise RuntimeError(
@@ -235,7 +244,7 @@ def set_device_limit(*args, **kwargs):
     _limited = _set_device_limit(*args, **kwargs)
 
 
-def _set_device_limit(device, cube_num=-1, vector_num=-1):
+def _set_device_limit(device: int, cube_num: int = -1, vector_num: int = -1) -> bool:
     index = _index(device)
     numbers = _core_numbers(cube_num, vector_num, _C._npu_device_properties(index))
     for vector, number in numbers:
@@ -243,22 +252,22 @@ def _set_device_limit(device, cube_num=-1, vector_num=-1):
     return True
 
 
-def get_device_limit(device):
+def get_device_limit(device: int) -> dict[str, int]:
     """{"cube_core_num": ..., "vector_core_num": ...}."""
     index = _index(device)
     return {"cube_core_num": _C._npu_core_limit(index, False), "vector_core_num": _C._npu_core_limit(index, True)}
 
 
-def set_stream_limit(stream, cube_num=-1, vector_num=-1):
-    """As set_device_limit, for a stream, and as often as one likes."""
+def set_stream_limit(stream: Stream, cube_num: int = -1, vector_num: int = -1) -> None:
+    """Limits the cores of a stream, as set_device_limit does for a device. May be called any number of times."""
     identity = _identity_of(stream)
     properties = _C._npu_device_properties(stream.device_index)
     for vector, number in _core_numbers(cube_num, vector_num, properties):
         _C._npu_set_stream_core_limit(*identity, vector, number)
 
 
-def get_stream_limit(stream):
-    """As get_device_limit, for a stream."""
+def get_stream_limit(stream: Stream) -> dict[str, int]:
+    """{"cube_core_num": ..., "vector_core_num": ...} of a stream."""
     identity = _identity_of(stream)
     return {
         "cube_core_num": _C._npu_stream_core_limit(*identity, False),
@@ -266,19 +275,19 @@ def get_stream_limit(stream):
     }
 
 
-def reset_stream_limit(stream):
-    """The stream has the limits of its device again."""
+def reset_stream_limit(stream: Stream) -> None:
+    """Gives the stream the limits of its device."""
     _C._npu_reset_stream_core_limits(*_identity_of(stream))
 
 
-def _index(device):
+def _index(device: int) -> int:
     if isinstance(device, bool) or not isinstance(device, int):
         raise TypeError(f"the device must be an int, but got {device!r}")
     _lazy_init()
     return _existing(device)
 
 
-def _identity_of(stream):
+def _identity_of(stream: Stream) -> tuple[int, int, int]:
     from .streams import Stream, _identity
 
     if not isinstance(stream, Stream):
@@ -286,8 +295,8 @@ def _identity_of(stream):
     return _identity(stream)
 
 
-def _core_numbers(cube_num, vector_num, properties):
-    """[(is it of vector cores, number)] of the limits that are to be set."""
+def _core_numbers(cube_num: int, vector_num: int, properties: Any) -> list[tuple[bool, int]]:
+    """The limits to set: [(True for vector cores, number)]."""
     numbers = []
     limits = (
         (False, cube_num, "cube_num", properties.cube_core_num),

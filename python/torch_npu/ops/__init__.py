@@ -1,13 +1,12 @@
-"""The operators of the namespace npu: torch.ops.npu.NAME by their schemas, torch_npu.NAME as Python functions.
+"""The operators of the namespace npu: torch.ops.npu.NAME with their schemas, torch_npu.NAME as Python functions.
 
     y, rstd = torch_npu.npu_rms_norm(x, weight, epsilon=1e-6)
     y, rstd = torch.ops.npu.npu_rms_norm(x, weight, 1e-6)
 
-Each is a composition of ATen operators. So it runs on the tensors' device, npu or cpu or meta, is differentiable where the
-formula is, and torch.compile sees through it. A fused kernel it is not: softnpu has none, and the results are those of the
-formula.
+Each operator is a composition of ATen operators, not a fused kernel. So it runs on the device of its tensors (npu, cpu or meta),
+is differentiable where the formula is, and torch.compile traces through it.
 
-A family (a file beside this one) is imported when one of its names is first asked for; nothing is paid for the others.
+A family (a module of this package) is imported when one of its names is first used. Unused families cost nothing.
 """
 
 import importlib
@@ -82,7 +81,7 @@ FAMILY_OF = {name: family for family, names in FAMILIES.items() for name in name
 
 
 def load(name):
-    """Defines the operator of that name, with its family. Says whether there is one."""
+    """Imports the family of the operator. Returns whether there is an operator of that name."""
     family = FAMILY_OF.get(name)
     if family is not None:
         importlib.import_module(f"{__name__}.{family}")
@@ -90,7 +89,7 @@ def load(name):
 
 
 def public(name):
-    """torch_npu.NAME of an operator, of a number that names a data type, or of what belongs to them; or AttributeError."""
+    """The value of torch_npu.NAME: an operator, the number of a data type, or a name of _ELSEWHERE. Raises AttributeError."""
     if load(name):
         return importlib.import_module(f"{__name__}._define").PUBLIC[name]
     if name in _ELSEWHERE:
@@ -103,7 +102,7 @@ def public(name):
 
 
 class _Namespace(torch._ops._OpNamespace):
-    """torch.ops.npu: what is asked for is defined first."""
+    """torch.ops.npu, which defines an operator at its first use."""
 
     def __getattr__(self, name):
         load(name)

@@ -1,12 +1,12 @@
-"""How a family defines its operators.
+"""Decorators and helpers by which a family defines its operators.
 
     @op("npu_linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", called=lambda input_, weight, bias=None: ...)
     def linear(input, weight, bias=None):
-        "What it computes."
+        "The formula."
 
-The function receives the schema's arguments. `called` gives torch_npu.npu_linear the names and defaults of its parameters where
-they are not those of the schema; calls may use the schema's names as well, and give keyword-only arguments by position.
-A dtype reaches a parameter of the schema's type `int` as a number, see dtypes.py.
+The function gets the schema's arguments. `called` has the names and defaults of the parameters of torch_npu.npu_linear where they
+differ from the schema. Calls may also use the schema's names, and pass keyword-only arguments by position. For a parameter of the
+schema type `int` a dtype arrives as a number, see dtypes.py.
 """
 
 import functools
@@ -20,8 +20,8 @@ PUBLIC = {}
 
 
 def op(schema, called=None, out=None):
-    """Defines npu::NAME, all backends and autograd by the decorated function, and torch_npu.NAME. `out`, the schema's text of
-    the tensors to be filled, defines npu::NAME.out too."""
+    """Defines npu::NAME, whose kernel for all backends and autograd is the decorated function, and torch_npu.NAME. `out`, the
+    schema text of the output tensors, also defines npu::NAME.out."""
 
     def define(function):
         name = schema[: schema.index("(")]
@@ -52,7 +52,7 @@ def _define_out(name, schema, function, out):
                 continue
             if tensor.numel() == 0:
                 tensor.resize_(result.shape)
-            check(tensor.shape == result.shape, name, f"what is filled is {list(result.shape)}, not {list(tensor.shape)}")
+            check(tensor.shape == result.shape, name, f"out must have the shape {list(result.shape)}, not {list(tensor.shape)}")
             tensor.copy_(result)
         return given[0] if len(names) == 1 else tuple(given)
 
@@ -61,19 +61,19 @@ def _define_out(name, schema, function, out):
 
 
 def function(plain):
-    """torch_npu.NAME of a function that is no operator."""
+    """Makes a function torch_npu.NAME without an operator."""
     PUBLIC[plain.__name__] = plain
     return plain
 
 
 def check(condition, operator, message):
-    """Raises ValueError, which names the operator."""
+    """Raises ValueError with the operator's name unless the condition holds."""
     if not condition:
         raise ValueError(f"{operator}: {message}")
 
 
 def precisely(function):
-    """Autocast does not reach into the function: what it computes in float32 stays so."""
+    """Disables autocast inside the function, so that float32 computations stay in float32."""
 
     @functools.wraps(function)
     def run(*args, **kwargs):
@@ -84,12 +84,12 @@ def precisely(function):
 
 
 def precise(x):
-    """x, as float32 if it is of half precision."""
+    """x, converted to float32 if it is float16 or bfloat16."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def refuse(operator, **arguments):
-    """Raises NotImplementedError if any of the arguments, which softnpu has no use for, is given."""
+    """Raises NotImplementedError if one of the arguments, which softnpu does not support, is given."""
     given = [name for name, value in arguments.items() if value is not None]
     if given:
         raise NotImplementedError(f"{operator} does not offer the argument {', '.join(given)}; leave it out")

@@ -1,16 +1,16 @@
-"""Which keys a query does not see: one meaning of atten_mask and sparse_mode for all layouts.
+"""The keys that are hidden from a query by atten_mask and sparse_mode, for all layouts.
 
 | sparse_mode | query i of a sequence sees key j if |
 |---|---|
 | 0 | atten_mask[i, j] is False, and i - pre_tokens <= j <= i + next_tokens |
 | 1, 5 | atten_mask[i, j] is False |
 | 2 | j <= i |
-| 3 | j <= i + d, where d is the number of keys of the sequence less that of its queries |
+| 3 | j <= i + d, where d is the number of keys of the sequence minus the number of its queries |
 | 4 | i + d - pre_tokens <= j <= i + d + next_tokens |
 | 6 | j <= i + d, or j < prefix of the sequence |
 
-For 2, 3, 4 and 6 atten_mask is the compressed one, [2048, 2048], whose elements are not read. Without atten_mask nothing is
-hidden, whatever the mode is. Keys beyond the actual length of a sequence are always hidden.
+For 2, 3, 4 and 6 atten_mask is the compressed mask [2048, 2048], whose elements are not read. Without atten_mask nothing is
+hidden in any mode. Keys beyond the actual length of a sequence are always hidden.
 """
 
 import functools
@@ -23,7 +23,7 @@ EVERYTHING = 2147483647
 
 
 class Mask:
-    """What an attention hides; the caller has checked that the operator offers the mode."""
+    """The mask of an attention. The caller has checked that the operator offers the mode."""
 
     def __init__(self, operator, mask, mode, before, after, prefix=None):
         check(0 <= mode <= 6, operator, f"sparse_mode is 0 to 6, not {mode}")
@@ -32,10 +32,11 @@ class Mask:
         self.before, self.after = (max(-EVERYTHING, min(n, EVERYTHING)) for n in (before, after))
 
     def __call__(self, q, k, sequence=None, lengths=(None, None)):
-        """A bool tensor that broadcasts to [batch, heads, queries, keys] of q and k in BNSD, or None where nothing is hidden.
+        """A bool tensor, True for hidden keys, that broadcasts to [batch, heads, queries, keys] of q and k in BNSD. None if
+        nothing is hidden.
 
-        `sequence` is the place of q and k in the batch, where they are one sequence of it. `lengths` are, if not None, the
-        actual numbers of queries and of keys of each sequence."""
+        `sequence`: the index of q and k in the batch if they are a single sequence of it. `lengths`: the actual numbers of
+        queries and of keys of each sequence, or None."""
         parts = []
         if lengths[1] is not None:
             parts.append(torch.arange(k.size(2), device=k.device) >= _column(lengths[1], k.device))
@@ -48,7 +49,7 @@ class Mask:
         return functools.reduce(torch.logical_or, parts) if parts else None
 
     def _given(self, queries, keys, sequence, longest):
-        """atten_mask for that many queries and keys: it may be larger, and must cover the longest sequence of keys."""
+        """The part of atten_mask for these queries and keys. It may be larger, and must cover the longest sequence of keys."""
         hidden = self.mask.bool()
         if hidden.dim() == 3:
             hidden = hidden.unsqueeze(1)
@@ -86,7 +87,7 @@ def _column(numbers, device):
 
 
 def on_device(numbers, device):
-    """A tensor of numbers of the host. The capture of a graph takes no copy from the host: there each of them is a fill."""
+    """Copies numbers to the device. A graph capture refuses copies from the host, so there each number is written by a fill."""
     numbers = [int(n) for n in numbers]
     if numbers and device.type == "npu" and torch.npu.is_current_stream_capturing():
         return torch.cat([torch.full((1,), n, device=device) for n in numbers])

@@ -1,10 +1,10 @@
-"""Tokens of sequences, and which of them see each other, for attention that chooses its keys.
+"""Tokens of sequences and their visibility, for attention that selects its keys.
 
-    q = read(query, "TND", ends)                      # [T, N, D], sequences one behind the other
+    q = read(query, "TND", ends)                      # [T, N, D], sequences concatenated
     k = read(pages, "PA_BSND", lengths, table, q)     # [pages, block, N, D]
     seen = visible(q, k, causal=True)                 # bool [B, queries, keys]
 
-Nothing is read back from the device: how long the sequences are stays in tensors.
+Nothing is read back from the device: the lengths of the sequences stay in tensors.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from ._define import check
 
 @dataclasses.dataclass
 class Tokens:
-    """x is [B, S, N, D]. For each token [B, S]: the sequence it belongs to, its place there, and how long that is."""
+    """x is [B, S, N, D]. For each token [B, S]: its sequence, its place in the sequence, and the length of the sequence."""
 
     x: torch.Tensor
     sequence: torch.Tensor
@@ -29,8 +29,8 @@ class Tokens:
 
 
 def read(x, layout, lengths, operator, table=None, beside=None):
-    """The tokens of a BSND, TND or paged (PA_BSND) tensor. lengths, a tensor or numbers, say how much of each sequence counts;
-    for TND where each ends. Pages that a TND tensor `beside` looks at are laid in one row, as its tokens are."""
+    """The tokens of a BSND, TND or paged (PA_BSND) tensor. lengths: a tensor or numbers with the length of each sequence, for TND
+    its end. If `beside` is a TND tensor, pages are concatenated in one row, as its tokens are."""
     check(layout in ("BSND", "TND", "PA_BSND"), operator, f"the layout is BSND, TND or (of keys) PA_BSND, not {layout}")
     dims = 3 if layout == "TND" else 4
     check(x.dim() == dims, operator, f"the layout {layout} has {dims} dimensions, not {x.dim()} as {list(x.shape)}")
@@ -64,8 +64,8 @@ def _packed(x, ends):
 
 
 def visible(q, k, causal):
-    """bool [B, queries, keys]: both count and are of one sequence; causal: the last query sees the last key, each one before it
-    one key less."""
+    """bool [B, queries, keys]: True if query and key are valid tokens of the same sequence. causal: the last query sees all keys,
+    each earlier query one key less."""
     seen = (q.sequence.unsqueeze(2) == k.sequence.unsqueeze(1)) & q.counts.unsqueeze(2) & k.counts.unsqueeze(1)
     if causal:
         seen = seen & ((k.place - k.length).unsqueeze(1) <= (q.place - q.length).unsqueeze(2))
@@ -73,7 +73,7 @@ def visible(q, k, causal):
 
 
 def modes(sparse_mode, pre_tokens, next_tokens, operator):
-    """Whether the mode is causal. 0 hides nothing, 3 is causal from the lower right corner; bands are not offered."""
+    """Whether the mode is causal: 0 hides nothing, 3 is causal, aligned at the last query and key. Bands are not offered."""
     check(sparse_mode in (0, 3), operator, f"sparse_mode is 0 (everything) or 3 (causal), not {sparse_mode}")
     everything = 2**63 - 1
     check(pre_tokens == next_tokens == everything, operator, f"pre_tokens and next_tokens are {everything}, as by default")

@@ -30,7 +30,7 @@ def npu_gelu_mul(input, *, approximate="none"):
 
 @op("npu_geglu(Tensor self, int dim=-1, int approximate=1, bool activate_left=False) -> (Tensor, Tensor)")
 def npu_geglu(self, dim=-1, approximate=1, activate_left=False):
-    """(y, gelu): the halves along dim, one through gelu (approximate=1: by tanh, 0: exactly), and their product y."""
+    """(y, gelu): gelu of one half along dim (approximate=1: tanh, 0: exact), and its product y with the other half."""
     check(approximate in (0, 1), "npu_geglu", f"approximate is 0 (exact) or 1 (tanh), not {approximate}")
     left, right = _halves(self, dim, "npu_geglu")
     activated, other = (left, right) if activate_left else (right, left)
@@ -50,8 +50,8 @@ def npu_swiglu(self, dim=-1):
     " bool interleaved=True) -> Tensor"
 )
 def npu_clipped_swiglu(x, *, group_index=None, dim=-1, alpha=1.702, limit=7.0, bias=1.0, interleaved=True):
-    """a sigmoid(alpha a) (b + bias), where a is clipped from above and b from both sides by limit; with group_index, the rows
-    behind the last group are zero."""
+    """a sigmoid(alpha a) (b + bias), where a is clamped to at most limit and b to [-limit, limit]. With group_index, rows after
+    the last group are zero."""
     size = x.size(dim)
     check(size % 2 == 0, "npu_clipped_swiglu", f"dimension {dim} has {size} elements, which is odd")
     if interleaved:

@@ -1,9 +1,8 @@
 """Attention over whole sequences: softmax(scale q k^T, masked) v, computed in float32 for half precision.
 
 Layouts are BSH, SBH, BSND, BNSD (batch, sequence, heads, dimension; H = heads * dimension) and TND, where the sequences of a
-batch lie one behind the other and actual_seq_qlen and actual_seq_kvlen say where each ends. Fewer heads of key and value than of
-query are shared by groups of query heads. _mask.py says what atten_mask and sparse_mode hide. A query that sees no key gives
-zeros.
+batch are concatenated and actual_seq_qlen and actual_seq_kvlen are their ends. If key and value have fewer heads than query,
+groups of query heads share them. _mask.py describes atten_mask and sparse_mode. A query that sees no key gives zeros.
 """
 
 import torch
@@ -48,8 +47,8 @@ def npu_fusion_attention(
 ):
     """(out, softmax_max, softmax_sum, empty, seed, offset, numels): attention for training, with dropout of 1 - keep_prob.
 
-    scale (q k^T + pse) is what is softmaxed. softmax_max and softmax_sum are float32, [B, N, S, 8], for TND [T, N, 8], the same
-    value eight times. seed repeats a dropout; numels is the size of its mask."""
+    The softmax is of scale (q k^T + pse). softmax_max and softmax_sum are float32, [B, N, S, 8], for TND [T, N, 8], with the same
+    value eight times. The same seed gives the same dropout; numels is the size of its mask."""
     name = "npu_fusion_attention"
     refuse(name, padding_mask=padding_mask, dropout_mask=dropout_mask)
     mask = Mask(name, atten_mask, sparse_mode, pre_tockens, next_tockens, prefix)
@@ -99,8 +98,8 @@ def npu_fusion_attention_v2(
     seed=0,
     offset=0,
 ):
-    """npu_fusion_attention; pse_type 0 adds pse after the scaling. q k^T + query_rope key_rope^T, if those are given (TND,
-    BSND and BNSD)."""
+    """npu_fusion_attention. pse_type 0 adds pse after the scaling. With query_rope and key_rope (TND, BSND and BNSD) the product
+    is q k^T + query_rope key_rope^T."""
     name = "npu_fusion_attention_v2"
     refuse(name, padding_mask=padding_mask, dropout_mask=dropout_mask, q_start_idx=q_start_idx, kv_start_idx=kv_start_idx)
     check(pse_type in (0, 1), name, f"pse_type is 0 or 1, not {pse_type}; for ALiBi pass the slopes times distances as pse")
@@ -184,7 +183,7 @@ def npu_fused_floyd_attention(query_ik, key_ij, value_ij, key_jk, value_jk, *, a
 def _attend(q, k, v, scale, hidden, pse, pse_first, sink=None, drop=None):
     """(out, maximum, sum) of BNSD tensors; the latter two are float32, [B, N, S, 1]."""
     dtype = q.dtype
-    if k.size(2) == 0:  # one key that nobody sees, because a maximum needs an element
+    if k.size(2) == 0:  # a hidden key, because the maximum of no elements is an error
         k, v = (torch.cat((x, x.new_zeros(*x.shape[:2], 1, x.size(3))), 2) for x in (k, v))
         hidden, pse = torch.ones(1, 1, dtype=torch.bool, device=q.device), None
     if dtype in (torch.float16, torch.bfloat16):

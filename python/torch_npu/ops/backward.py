@@ -1,4 +1,4 @@
-"""Gradients that programs ask for by name, in autograd functions of their own. The operators themselves are differentiable."""
+"""Gradients as operators, for autograd functions of programs. The operators themselves are differentiable."""
 
 import torch
 

@@ -23,8 +23,8 @@ def npu_ptiou(bboxes, gtboxes, mode=0):
 
 @op("npu_giou(Tensor self, Tensor gtboxes, bool trans=False, bool is_cross=False, int mode=0) -> Tensor")
 def npu_giou(self, gtboxes, trans=False, is_cross=False, mode=0):
-    """[n, 1], with is_cross [n, m]: the overlap of boxes [4, n] with gtboxes [4, m], less the part of the hull that is in
-    neither. trans: the boxes are (centre x, centre y, width, height)."""
+    """[n, 1], with is_cross [n, m]: the IoU of boxes [4, n] with gtboxes [4, m], minus the share of the hull that is in neither.
+    trans: the boxes are (centre x, centre y, width, height)."""
     box, gt = _corners(self, gtboxes, trans, is_cross, mode, "npu_giou")
     iou, union = _overlap(box, gt, mode)
     width, height = _hull(box, gt)
@@ -34,15 +34,15 @@ def npu_giou(self, gtboxes, trans=False, is_cross=False, mode=0):
 
 @op("npu_diou(Tensor self, Tensor gtboxes, bool trans=False, bool is_cross=False, int mode=0) -> Tensor")
 def npu_diou(self, gtboxes, trans=False, is_cross=False, mode=0):
-    """[1, n], with is_cross [m, n]: the overlap of boxes [4, n] with gtboxes [4, m], less the squared distance of their
-    centres over the squared diagonal of their hull."""
+    """[1, n], with is_cross [m, n]: the IoU of boxes [4, n] with gtboxes [4, m], minus the squared distance of their centres over
+    the squared diagonal of their hull."""
     box, gt = _corners(self, gtboxes, trans, is_cross, mode, "npu_diou")
     return _overlap(box, gt, mode)[0] - _distance(box, gt)
 
 
 @op("npu_ciou(Tensor self, Tensor gtboxes, bool trans=False, bool is_cross=True, int mode=0, bool atan_sub_flag=False) -> Tensor")
 def npu_ciou(self, gtboxes, trans=False, is_cross=True, mode=0, atan_sub_flag=False):
-    """npu_diou, less a term for different aspect ratios, whose weight is a constant for the gradient."""
+    """npu_diou minus a term for different aspect ratios. The weight of the term has no gradient."""
     box, gt = _corners(self, gtboxes, trans, is_cross, mode, "npu_ciou")
     iou = _overlap(box, gt, mode)[0]
     angles = [torch.atan((x1 - x0) / (y1 - y0 + 1e-9)) for x0, y0, x1, y1 in (box, gt)]
@@ -57,8 +57,8 @@ def npu_ciou(self, gtboxes, trans=False, is_cross=True, mode=0, atan_sub_flag=Fa
     " float stds0, float stds1, float stds2, float stds3) -> Tensor"
 )
 def npu_bounding_box_encode(anchor_box, ground_truth_box, means0, means1, means2, means3, stds0, stds1, stds2, stds3):
-    """[n, 4]: what moves the anchors to the boxes: distances of the centres over width and height, logs of the ratios of width
-    and height; less the means, over the stds. A box ends with its last pixel: its width is x1 - x0 + 1."""
+    """[n, 4]: the deltas from anchors to boxes: distances of the centres over width and height, logs of the ratios of width and
+    height; minus the means, over the stds. x1 is the last pixel of a box: its width is x1 - x0 + 1."""
     _same_boxes(anchor_box, ground_truth_box, "npu_bounding_box_encode")
     (ax, ay, aw, ah), (gx, gy, gw, gh) = _inclusive(anchor_box), _inclusive(ground_truth_box)
     deltas = torch.stack(((gx - ax) / aw, (gy - ay) / ah, (gw / aw).log(), (gh / ah).log()), -1)
@@ -71,8 +71,8 @@ def npu_bounding_box_encode(anchor_box, ground_truth_box, means0, means1, means2
     " float stds1, float stds2, float stds3, int[1] max_shape, float wh_ratio_clip) -> Tensor"
 )
 def npu_bounding_box_decode(rois, deltas, means0, means1, means2, means3, stds0, stds1, stds2, stds3, max_shape, wh_ratio_clip):
-    """[n, 4]: the boxes that the deltas of npu_bounding_box_encode make of rois, inside of an image of max_shape (height, width);
-    widths and heights change at most by the factor 1 / wh_ratio_clip."""
+    """[n, 4]: applies the deltas of npu_bounding_box_encode to rois, clipped to an image of max_shape (height, width). Widths and
+    heights change at most by the factor 1 / wh_ratio_clip."""
     name = "npu_bounding_box_decode"
     _same_boxes(rois, deltas, name)
     check(len(max_shape) == 2, name, f"max_shape is (height, width), not {list(max_shape)}")
@@ -97,8 +97,8 @@ def npu_bounding_box_decode(rois, deltas, means0, means1, means2, means3, stds0,
     called=lambda self, gt_bboxes, weight: ...,
 )
 def npu_yolo_boxes_encode(self, gt_bboxes, stride, performance_mode=False):
-    """[n, 4]: distances of the centres in units of stride, from the left upper corner of a cell and inside of it, and logs of the
-    ratios of width and height."""
+    """[n, 4]: distances of the centres in units of stride, from the upper left corner of the cell and clamped to it, and logs of
+    the ratios of width and height."""
     name = "npu_yolo_boxes_encode"
     _same_boxes(self, gt_bboxes, name)
     check(stride.numel() == self.size(0), name, f"{self.size(0)} boxes, but {stride.numel()} strides")
@@ -111,7 +111,7 @@ def npu_yolo_boxes_encode(self, gt_bboxes, stride, performance_mode=False):
 
 @op("npu_anchor_response_flags(Tensor self, int[2] featmap_size, int[2] stride, int num_base_anchors) -> Tensor")
 def npu_anchor_response_flags(self, featmap_size, stride, num_base_anchors):
-    """uint8 [height * width * num_base_anchors]: 1 for the anchors of cells that hold the centre of a box."""
+    """uint8 [height * width * num_base_anchors]: 1 for the anchors of cells that contain the centre of a box."""
     name = "npu_anchor_response_flags"
     check(self.dim() == 2 and self.size(1) == 4, name, f"boxes are [n, 4], not {list(self.shape)}")
     height, width = featmap_size

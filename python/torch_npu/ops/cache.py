@@ -1,4 +1,4 @@
-"""Paged caches of keys and values, and the step from one generated token to the next. All write in place."""
+"""Paged caches of keys and values, and the step to the next generated token. The operators write in place."""
 
 import torch
 
@@ -26,7 +26,7 @@ def npu_scatter_pa_kv_cache(
     cache_mode="PA_NZ",
 ):
     """Writes key and value, [T, N, D], into the slots slot_mapping [T] of the caches: pages [blocks, block, N, D] (cache_mode
-    Norm or None), or [blocks, N D / piece, block, piece] (PA_NZ). A token with a negative slot is left out."""
+    Norm or None), or [blocks, N D / piece, block, piece] (PA_NZ). A token with a negative slot is skipped."""
     name = "npu_scatter_pa_kv_cache"
     refuse(name, compress_lens=compress_lens, compress_seq_offsets=compress_seq_offsets, seq_lens=seq_lens)
     check(cache_mode in (None, "Norm", "PA_NZ"), name, f"cache_mode is Norm or PA_NZ, not {cache_mode}")
@@ -55,9 +55,9 @@ def npu_scatter_pa_kv_cache_functional(key, value, key_cache, value_cache, slot_
 def npu_gather_pa_kv_cache(
     key_cache, value_cache, block_tables, seq_lens, key, value, *, seq_offset=None, is_seq_lens_cumsum=False
 ):
-    """Fills key and value [T, N, D] with the first seq_lens[b] tokens of each sequence, one behind the other, out of the pages
-    block_tables[b] of [pages, block, N, D], or from the page of the token seq_offset[b] on. With is_seq_lens_cumsum, sequence b
-    has seq_lens[b + 1] - seq_lens[b]. Pages that are not there are zeros; tokens behind the sequences stay as they are."""
+    """Fills key and value [T, N, D] with the first seq_lens[b] tokens of each sequence, concatenated, from the pages
+    block_tables[b] of [pages, block, N, D], or starting at the page of the token seq_offset[b]. With is_seq_lens_cumsum, sequence
+    b has seq_lens[b + 1] - seq_lens[b] tokens. Missing pages give zeros; tokens after the sequences are not changed."""
     name = "npu_gather_pa_kv_cache"
     lengths = seq_lens.diff() if is_seq_lens_cumsum else seq_lens
     check(
@@ -114,12 +114,12 @@ def npu_advance_step_flashattn(
     spec_token=None,
     accepted_num=None,
 ):
-    """The state of num_seqs sequences after one more token each: the first num_queries get sampled_token_ids [num_queries, 1]
-    at the position seq_lens, seq_lens grow by one, and slot_mapping is where block_tables [num_seqs, blocks] have that position.
-    The others get token and position 0, and the slot -1.
+    """Advances num_seqs sequences by one token. The first num_queries get sampled_token_ids [num_queries, 1] at the position
+    seq_lens, seq_lens grow by one, and slot_mapping is the slot of that position in block_tables [num_seqs, blocks]. The others
+    get token and position 0 and the slot -1.
 
-    With spec_token [num_seqs, n] each has 1 + n tokens: the last of sampled_token_ids [num_seqs, 1 + n] before a -1, and
-    spec_token. Positions grow by 1 + accepted_num; seq_lens are one more."""
+    With spec_token [num_seqs, n] each sequence gets 1 + n tokens: the last one of sampled_token_ids [num_seqs, 1 + n] before a
+    -1, and spec_token. Positions grow by 1 + accepted_num; seq_lens are the positions plus one."""
     name = "npu_advance_step_flashattn"
     check(block_tables.dim() == 2 and block_tables.size(0) >= num_seqs, name, f"block_tables are [{num_seqs}, blocks]")
     if spec_token is not None:
@@ -151,7 +151,7 @@ def npu_advance_step_flashattn(
 
 
 def write_tokens(cache, slots, values, operator):
-    """Writes values [T, ...] into the slots [T] of pages [blocks, block, ...]; a negative slot is left out."""
+    """Writes values [T, ...] into the slots [T] of pages [blocks, block, ...]; a negative slot is skipped."""
     if values.shape[1:].numel() == cache.shape[2:].numel():
         values = values.reshape(values.size(0), *cache.shape[2:])
     check(
@@ -171,7 +171,7 @@ def write_tokens(cache, slots, values, operator):
 
 
 def write_pieces(cache, slots, values, operator):
-    """write_tokens into pages whose tokens lie in pieces: [blocks, pieces, block, piece]."""
+    """write_tokens for pages whose tokens are split into pieces: [blocks, pieces, block, piece]."""
     check(cache.dim() == 4, operator, f"a cache in pieces is [blocks, pieces, block, piece], not {list(cache.shape)}")
     write_tokens(cache.transpose(1, 2), slots, values.flatten(1).unflatten(1, (-1, cache.size(3))), operator)
 

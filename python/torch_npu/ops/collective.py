@@ -1,10 +1,12 @@
-"""Operators that send between devices, fused with a product or with the routing to experts. None is offered yet: each has its
-schema, and raises NotImplementedError."""
+"""Communication between devices, fused with a matrix product or with the routing to experts. None is offered yet: each operator
+has its schema and raises NotImplementedError."""
 
-from .._offer import not_offered
+from .._api_status import not_offered
 from ._define import PUBLIC, op
 
-_HCCL = "collectives (HCCL) are not there yet; multiply with torch.matmul, and reduce with torch.distributed (gloo) on the CPU"
+_HCCL = (
+    "collectives (HCCL) are not implemented yet; multiply with torch.matmul, and reduce with torch.distributed (gloo) on the CPU"
+)
 
 
 def _later(schema, does, called=None):

@@ -26,7 +26,7 @@ def npu_conv3d(input, weight, bias, stride, padding, dilation, groups):
 
 @op("npu_convolution" + _CONV)
 def npu_convolution(input, weight, bias, stride, padding, dilation, groups):
-    """The convolution of as many dimensions as the weight has, less two."""
+    """The convolution with the weight's number of dimensions minus two."""
     return torch.convolution(input, weight, bias, stride, padding, dilation, False, [0] * len(stride), groups)
 
 
@@ -38,7 +38,7 @@ def npu_conv_transpose2d(input, weight, bias, padding, output_padding, stride, d
 
 @op("npu_convolution_transpose" + _TRANSPOSED)
 def npu_convolution_transpose(input, weight, bias, padding, output_padding, stride, dilation, groups):
-    """The transposed convolution of as many dimensions as the weight has, less two."""
+    """The transposed convolution with the weight's number of dimensions minus two."""
     return torch.convolution(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
@@ -61,11 +61,11 @@ def npu_deformable_conv2d(
     deformable_groups=1,
     modulated=True,
 ):
-    """(out, samples): a convolution whose every tap looks elsewhere, in float32.
+    """(out, samples): deformable convolution in float32: each tap samples the input at its own offset.
 
-    offset is [batch, (3 or 2) * deformable_groups * taps, height, width]: first the x, then the y of where each tap looks,
-    relative to its place, then, if modulated, what it is multiplied by. stride and dilation are (1, 1, y, x), padding is (top,
-    bottom, left, right). samples, [batch, channels, height * kernel height, width * kernel width], is what the taps saw."""
+    offset is [batch, (3 or 2) * deformable_groups * taps, height, width]: the x offsets of the taps, then the y offsets, then, if
+    modulated, the factors. stride and dilation are (1, 1, y, x), padding is (top, bottom, left, right). samples, [batch,
+    channels, height * kernel height, width * kernel width], are the sampled values."""
     name = "npu_deformable_conv2d"
     for argument, given in (("stride", stride), ("padding", padding), ("dilation", dilation)):
         check(len(given) == 4, name, f"{argument} has four numbers, not {len(given)}")

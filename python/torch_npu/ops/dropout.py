@@ -1,4 +1,4 @@
-"""Dropout that gives its mask, one byte per element, 1 for what stays."""
+"""Dropout that returns its mask: one byte per element, 1 for kept elements."""
 
 import torch
 
@@ -7,7 +7,7 @@ from ._define import check, op
 
 @op("_npu_dropout(Tensor self, float p) -> (Tensor, Tensor)")
 def _npu_dropout(self, p):
-    """(y, mask): zeros with the probability p, the others over 1 - p."""
+    """(y, mask): elements are zero with the probability p, and divided by 1 - p otherwise."""
     mask = _mask(self, p, "_npu_dropout")
     return _masked(self, mask, p), mask
 
@@ -20,7 +20,7 @@ def _dropout_with_byte_mask(self, p):
 
 @op("dropout_with_byte_mask(Tensor self, float p, bool train) -> Tensor")
 def dropout_with_byte_mask(self, p, train):
-    """_npu_dropout without the mask; outside of training the input."""
+    """_npu_dropout without the mask; the input if not training."""
     return _npu_dropout(self, p)[0] if train else self.clone()
 
 

@@ -1,8 +1,8 @@
-"""The numbers by which operators of the namespace npu name data types.
+"""The numbers of data types in operators of the namespace npu.
 
-A torch.dtype given for a parameter of a schema's type `int` arrives as its ScalarType's number. torch_npu.hifloat8,
-torch_npu.int4 and so on name types by the numbers of the device's library, from 256 on; torch_npu.float16 and others name by such
-a number what a torch.dtype names too.
+A torch.dtype for a parameter of the schema type `int` arrives as the number of its ScalarType. torch_npu.hifloat8, torch_npu.int4
+and others are the numbers of the device library plus 256; torch_npu.float16 and others are such numbers of types that torch has
+too.
 
     of(1) is of(258) is torch.int8; of(None, torch.int8) is torch.int8; of(torch_npu.int4) is dtypes.INT4
 """
@@ -79,7 +79,7 @@ _SCALAR_TYPES = [
 
 
 def of(number, default=None):
-    """The torch.dtype of a number, or the token's name where torch has no such type. Quantized types are their integers."""
+    """The torch.dtype of a number, or the token's name if torch has no such type. Quantized types give their integer type."""
     if number is None:
         return default
     if isinstance(number, torch.dtype):

@@ -27,8 +27,8 @@ def npu_fused_attention_score_fwd(
     value_transpose=False,
     dx_transpose=False,
 ):
-    """(out, softmax, mask): softmax(scale q k^T + attention_mask), of which keep_prob stays, times v; q, k and v are [B, N, S,
-    D], out is [B * S, N * D]."""
+    """(out, softmax, mask): softmax(scale q k^T + attention_mask), after dropout of 1 - keep_prob, times v. q, k and v are [B, N,
+    S, D], out is [B * S, N * D]."""
     name = "npu_fused_attention_score"
     transposed = (query_transpose, key_transpose, bmm_score_transpose_a, bmm_score_transpose_b, value_transpose, dx_transpose)
     check(not any(transposed), name, "the transposing arguments are not offered; transpose the tensors")
@@ -42,7 +42,7 @@ def npu_fused_attention_score_fwd(
 
 @op("npu_fused_attention_score" + _SCORE + " -> Tensor")
 def npu_fused_attention_score(*arguments):
-    """[B * S, N * D]: softmax(scale q k^T + attention_mask), of which keep_prob stays, times v; q, k and v are [B, N, S, D]."""
+    """[B * S, N * D]: softmax(scale q k^T + attention_mask), after dropout of 1 - keep_prob, times v [B, N, S, D]."""
     return npu_fused_attention_score_fwd(*arguments)[0]
 
 
@@ -102,8 +102,8 @@ def npu_multi_head_attention(
     softmax_use_float,
 ):
     """(y, dropout_mask, query, key, value, scores, probabilities, context) of attention with its projections: query is
-    [B * tgt_len, H], key and value are [B * src_len, H], attn_mask is added. A dropout_mask, one byte per element of
-    [B, N, tgt_len, src_len], is used instead of a new one."""
+    [B * tgt_len, H], key and value are [B * src_len, H], attn_mask is added to the scores. A given dropout_mask, one byte per
+    element of [B, N, tgt_len, src_len], replaces a new one."""
     name = "npu_multi_head_attention"
     heads, width = attn_head_num, attn_dim_per_head
     check(query.size(0) % tgt_len == 0, name, f"tgt_len {tgt_len} does not divide {query.size(0)} rows of query")

@@ -1,12 +1,12 @@
-"""Formats: how hardware lays a tensor out. softnpu lays every tensor out as its strides say, whatever its format is called.
+"""Formats: the memory layouts of hardware. In softnpu a format is only a label; the layout is always that of the strides.
 
     x = torch_npu.npu_format_cast(x, torch_npu.Format.FRACTAL_NZ)
     torch_npu.get_npu_format(x)                     # Format.FRACTAL_NZ, and x has the same values and strides as before
 
-A cast is a copy that remembers the format; in place, nothing but the name changes. The format belongs to the storage, so that
-views have it too, and what an operator makes of the tensor does not. Where none was given it follows from the rank: NCHW of four
-dimensions, NCDHW of five, ND of others. A format that a rank cannot have is that one too, with a warning. torch.compile forgets
-formats; torch.save keeps the private ones.
+A cast is a copy with a new label; a cast in place only changes the label. The label belongs to the storage: views share it,
+results of operators do not have it. The default depends on the rank: NCHW for four dimensions, NCDHW for five, ND for others. A
+format that the rank does not allow is replaced by that default, with a warning. torch.compile drops formats; torch.save keeps
+private ones.
 """
 
 import math
@@ -14,7 +14,7 @@ import warnings
 
 import torch
 
-from .._offer import no_op
+from .._api_status import no_op
 from ..npu._format import PRIVATE, Format
 from ._define import PUBLIC, check, op
 
@@ -48,7 +48,8 @@ _NEW = "*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, boo
     called=lambda self, acl_format, customize_dtype=None: ...,
 )
 def npu_format_cast(self, acl_format, *, customize_dtype=None, input_dtype=None):
-    """The tensor in a format, a number or a torch_npu.Format, or that of another tensor; itself if it has that format."""
+    """A copy of the tensor in a format (a number, a torch_npu.Format, or that of another tensor); itself if it has that
+    format."""
     goal = _checked(self, acl_format, "npu_format_cast")
     return self if goal == _format(self) else _named(self.clone(), goal)
 
@@ -60,7 +61,7 @@ def npu_format_cast_like(self, dst, *, customize_dtype=None, input_dtype=None):
 
 @op("npu_format_cast_(Tensor(a!) self, Tensor src, *, int? customize_dtype=None, int? input_dtype=None) -> Tensor(a!)")
 def npu_format_cast_(self, src, *, customize_dtype=None, input_dtype=None):
-    """npu_format_cast in place: the storage has another format from now on. src is a format, or a tensor in it."""
+    """npu_format_cast in place: changes the format of the storage. src is a format, or a tensor with it."""
     return _named(self, _checked(self, _format(src), "npu_format_cast_"))
 
 
@@ -81,7 +82,7 @@ def _npu_format_cast(self, acl_format):
 @op("_npu_format_cast.aclnn(Tensor self, int acl_format, int customize_dtype) -> Tensor")
 @op("_npu_format_cast.input_dtype(Tensor self, int acl_format, int customize_dtype, int input_dtype) -> Tensor")
 def _npu_format_cast_of(self, acl_format, customize_dtype, input_dtype=None):
-    """npu_format_cast, whose padding depends on the data type; values stay as they are."""
+    """npu_format_cast with the data type that determines the padding; the values do not change."""
     return npu_format_cast(self, acl_format, customize_dtype=customize_dtype, input_dtype=input_dtype)
 
 
@@ -115,13 +116,13 @@ def unsafe_empty_with_format(size, *, dtype=None, layout=None, device=None, pin_
 
 @op("empty_with_swapped_memory(int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor")
 def empty_with_swapped_memory(size, *, dtype=None, device=None):
-    """torch.empty on npu. Hardware would keep it in the memory of the host; so does softnpu with every tensor."""
+    """torch.empty on npu. Hardware would place it in host memory, where softnpu has every tensor."""
     return torch.empty(size, dtype=dtype, device="npu" if device is None else device)
 
 
 @op("get_storage_size(Tensor self) -> int")
 def get_storage_size(self):
-    """How many elements the storage would have in the tensor's format, with its padding."""
+    """The number of elements of the storage in the tensor's format, including padding."""
     _on_npu(self, "get_storage_size")
     return math.prod(_padded(self.shape, _format(self), self.element_size()))
 
@@ -138,7 +139,7 @@ def copy_memory_(self, src, non_blocking=False):
 
 @op("npu_change_data_ptr(Tensor dst, Tensor src, int index) -> int")
 def npu_change_data_ptr(dst, src, index):
-    """Makes dst a view of src's storage, from element `index` on; 0. What dst held is gone for dst."""
+    """Makes dst a view of src's storage, starting at element `index`. Returns 0."""
     name = "npu_change_data_ptr"
     check(dst.dtype == src.dtype, name, f"dst is {dst.dtype}, but src is {src.dtype}")
     check(dst.device == src.device, name, f"dst is on {dst.device}, but src on {src.device}")
@@ -152,9 +153,9 @@ def npu_change_data_ptr(dst, src, index):
     return 0
 
 
-@no_op("a block is reused when the streams that used it are done, and is not given up before that")
+@no_op("a block is reused only after the streams that used it have finished")
 def erase_stream(tensor, stream):
-    """Tells that a stream uses a tensor's memory no longer, which Tensor.record_stream told that it does."""
+    """Undoes Tensor.record_stream: the stream no longer uses the tensor's memory."""
     _on_npu(tensor, "erase_stream")
     if not isinstance(stream, torch.Stream):
         raise TypeError(f"erase_stream takes a stream, not {type(stream).__name__}")
@@ -193,7 +194,7 @@ def _fits(x, format):
 
 
 def restore_format(x, number):
-    """Names the format of a tensor that was read from a file, if a tensor of its rank can have it."""
+    """Sets the format of a tensor that was read from a file, if its rank allows it."""
     if number in PRIVATE and _fits(x, number):
         _named(x, Format(number))
 

@@ -69,8 +69,8 @@ def npu_add_rms_norm_dynamic_quant(
     x1, x2, gamma, *, smooth_scale1=None, smooth_scale2=None, beta=None, epsilon=1e-6, output_mask=None, y_dtype=None
 ):
     """(y1, y2, x, scale1, scale2): npu_dynamic_quant of the npu_rms_norm + beta of x = x1 + x2, times smooth_scale1 and
-    smooth_scale2. output_mask says which of the two are computed, the others are empty; without it the second is if both smooth
-    scales are given."""
+    smooth_scale2. output_mask selects the results that are computed; the others are empty. Without it, the second one is computed
+    if both smooth scales are given."""
     name = "npu_add_rms_norm_dynamic_quant"
     mask = list(output_mask) if output_mask else [True, smooth_scale1 is not None and smooth_scale2 is not None]
     check(any(mask), name, "output_mask asks for one of the results at least")
@@ -102,7 +102,7 @@ def npu_swiglu_quant(
 ):
     """(y, scale): the swiglu of x times smooth_scales: quant_mode 0 adds offsets and rounds to int8 or quint4x2, and scale is
     zero; 1 multiplies by scale, 127 (or 7) over the row's largest magnitude, and rounds. smooth_scales and offsets are a row or
-    a number per group of rows; group_index says where groups end, or with group_list_type 1 how many rows they have."""
+    a number per group of rows; group_index has the ends of the groups, or with group_list_type 1 their numbers of rows."""
     name = "npu_swiglu_quant"
     dtype = dtypes.of(dst_type, torch.int8)
     check(dtype in (torch.int8, dtypes.INT4), name, f"dst_type is int8 or quint4x2, not {dtype}")
@@ -153,7 +153,7 @@ def npu_dequant_swiglu_quant(
     activation_scale [rows, 1], plus a floating bias; its swiglu, of neighbours with swiglu_mode 1, in which 1 and 2 clamp both
     parts to clamp_limit, the activated one from above only, take sigmoid(glu_alpha x), and add glu_bias to the other;
     quantised: quant_mode 0 divides by quant_scale and adds quant_offset, with scale zero, 1 is npu_dynamic_quant with
-    quant_scale as smooth scales. group_index says how many rows each group has; rows behind them are zeros."""
+    quant_scale as smooth scales. group_index has the number of rows of each group; rows after them are zeros."""
     name = "npu_dequant_swiglu_quant"
     refuse(name, round_mode=round_mode or None)
     dtype = dtypes.of(dst_type, torch.int8)
@@ -206,7 +206,7 @@ def _swiglu(x, left, name, neighbours=False, variant=None):
 
 
 def _of_groups(given, group, groups, default):
-    """What each row meets: the row or the number of its group, or the default."""
+    """For each row the values of its group, or the default."""
     if given is None:
         return default
     given = given.float()

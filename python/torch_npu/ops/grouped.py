@@ -50,11 +50,11 @@ def npu_grouped_matmul(
 ):
     """The products x_i @ weight_i + bias_i of the groups i: a list, or with split_item 2 or 3 a list of their concatenation.
 
-    One x holds the groups one behind the other: rows (group_type 0) or, transposed, columns that meet the rows of one weight
-    (group_type 2). group_list says where they end (group_list_type 0) or how many they are (1); as a tensor it is read back,
-    which waits for the device. Rows behind the last group are zeros of the concatenation. One weight is [groups, k, n]. int8
-    groups are multiplied by scale and per_token_scale, and become output_dtype; an int8 weight of a floating x is (weight +
-    antiquant_offset) antiquant_scale."""
+    A single x holds the groups concatenated: as rows (group_type 0) or, transposed, as columns that are multiplied with the rows
+    of a single weight (group_type 2). group_list has their ends (group_list_type 0) or sizes (1); a tensor is read back, which
+    waits for the device. Rows after the last group are zeros in the concatenation. A single weight is [groups, k, n]. Results of
+    int8 groups are multiplied by scale and per_token_scale and converted to output_dtype. An int8 weight with a floating x means
+    (weight + antiquant_offset) antiquant_scale."""
     name = "npu_grouped_matmul"
     refuse(
         name,
@@ -102,7 +102,7 @@ def npu_grouped_matmul(
     " ScalarType? output_dtype=None) -> Tensor[]"
 )
 def npu_grouped_matmul_list(x, weight, **options):
-    """npu_grouped_matmul with the ends of the groups as numbers."""
+    """npu_grouped_matmul with the ends of the groups as ints."""
     return npu_grouped_matmul(x, weight, **options)
 
 
@@ -134,8 +134,8 @@ def npu_grouped_matmul_finalize_routing(
     **dtypes_of,
 ):
     """float32 [output_bs, n]: the int8 groups x [m, k] @ w [e, k, n], times scale [e, n] and pertoken_scale [m], times logit [m],
-    added up where row_index [m] says; and shared_input * shared_input_weight, added from the row shared_input_offset on.
-    output_bs is m unless given. group_list says how many rows the groups have, with group_list_type 0 where they end."""
+    added to the rows row_index [m]; plus shared_input * shared_input_weight, starting at the row shared_input_offset. output_bs
+    is m by default. group_list has the numbers of rows of the groups, with group_list_type 0 their ends."""
     name = "npu_grouped_matmul_finalize_routing"
     refuse(name, bias=bias, offset=offset, **dtypes_of)
     check(dtype in (None, torch.float32), name, f"dtype is float32, not {dtype}")
@@ -194,8 +194,8 @@ def npu_grouped_matmul_swiglu_quant_v2(
     **others,
 ):
     """(y, scale): the int8 groups x [m, k] @ weight [e, k, n], times weight_scale [e, n] and x_scale [m]; silu of the left half
-    of n times the right one; by npu_dynamic_quant int8 [m, n / 2]. Rows behind the last group are zeros. group_list says where
-    the groups end, with group_list_type 1 how many rows they have."""
+    of n times the right one; quantised by npu_dynamic_quant to int8 [m, n / 2]. Rows after the last group are zeros. group_list
+    has the ends of the groups, with group_list_type 1 their numbers of rows."""
     name = "npu_grouped_matmul_swiglu_quant_v2"
     refuse(name, weight_assist_matrix=weight_assist_matrix or None, **others)
     check(len(weight) == len(weight_scale) == 1, name, "weight and weight_scale are lists of one tensor")
@@ -213,8 +213,8 @@ def npu_grouped_matmul_swiglu_quant_v2(
 )
 def npu_ffn(x, weight1, weight2, activation, *, expert_tokens=None, expert_tokens_index=None, bias1=None, bias2=None,
             inner_precise=None, output_dtype=None, **quantised):  # fmt: skip
-    """activation(x @ weight1 + bias1) @ weight2 + bias2; expert by expert, of weights [experts, k, n], if expert_tokens says
-    how many rows each has, or expert_tokens_index where each ends. Rows behind the last expert's are zeros."""
+    """activation(x @ weight1 + bias1) @ weight2 + bias2. With weights [experts, k, n] it is computed per expert: expert_tokens
+    has their numbers of rows, or expert_tokens_index their ends. Rows after the last expert's are zeros."""
     name = "npu_ffn"
     refuse(name, **quantised)
     check(activation in _ACTIVATIONS, name, f"activation is one of {', '.join(_ACTIVATIONS)}, not {activation}")
@@ -278,14 +278,14 @@ def _ends(group_list, kind, name):
 
 
 def _of_group(given, i):
-    """The i-th of a list, or of the rows of its one matrix."""
+    """The i-th element of a list, or the i-th row of its single matrix."""
     if not given:
         return None
     return given[i] if len(given) > 1 or given[0].dim() == 1 else given[0][i]
 
 
 def _by_columns(x, weight, ends, name):
-    """[groups, m, n]: x [m, k] and weight [k, n] cut along k."""
+    """[groups, m, n]: the products of the groups of x [m, k] and weight [k, n], which are split along k."""
     check(len(x) == len(weight) == 1 and ends is not None, name, "group_type 2 takes one x, one weight and a group_list")
     check(ends[-1] <= x[0].size(1), name, f"the last group ends at {ends[-1]}, but x has {x[0].size(1)} columns")
     check(x[0].size(1) == weight[0].size(0), name, f"x has {x[0].size(1)} columns, but weight {weight[0].size(0)} rows")

@@ -1,4 +1,4 @@
-"""Manifold-constrained hyper-connections: n streams [..., n, D] in place of one residual, mixed before and after a layer."""
+"""Manifold-constrained hyper-connections: n residual streams [..., n, D] that are mixed before and after a layer."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The lightning indexer, which scores keys for each query so that attention needs only the best of them, and its training.
+"""The lightning indexer, which scores keys for each query so that attention uses only the best of them, and its training.
 
 The score of a key is the sum over heads of weights relu(query key). Layouts are BSND and TND, of keys also PA_BSND: pages by a
 block_table. There is one head of keys. Scores are float32.
@@ -38,8 +38,8 @@ def npu_lightning_indexer(
     next_tokens=_EVERYTHING,
     return_value=False,
 ):
-    """(indices, values): int32 [..., 1, sparse_count], the places of the keys with the highest scores, falling, and -1 behind
-    them; and their scores (-inf behind them), which are empty unless return_value."""
+    """(indices, values): int32 [..., 1, sparse_count], the positions of the keys with the highest scores in descending order,
+    then -1; and their scores, then -inf. The scores are empty unless return_value."""
     name = "npu_lightning_indexer"
     q = read(query, layout_query, actual_seq_lengths_query, name)
     k = read(key, layout_key, actual_seq_lengths_key, name, block_table, query)
@@ -237,8 +237,8 @@ def npu_lightning_indexer_grad(
 
 
 def chosen(indices, place, queries, block):
-    """bool [B, N2, S, keys]: a key's place lies in one of the blocks that indices [..., N2, count] of its query name. Numbers
-    that no block has name none."""
+    """bool [B, N2, S, keys]: whether the position of a key is in one of the blocks in indices [..., N2, count] of the query.
+    Numbers without a block are ignored."""
     indices = indices.reshape(*queries, *indices.shape[-2:]).transpose(1, 2).long()
     count = place.size(1) // block + 2
     named = torch.zeros((*indices.shape[:3], count), dtype=torch.bool, device=indices.device)

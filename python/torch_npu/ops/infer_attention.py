@@ -1,7 +1,7 @@
 """Attention for inference, of prompts and of new tokens; layouts are those of attention.py, masks those of _mask.py.
 
-The actual lengths of sequences are one number for all of them, or one for each; more numbers than sequences are ignored. What
-lies beyond them is not read, and gives zeros. Modes 1 to 4 need atten_mask, which is [2048, 2048] for 2 to 4.
+The actual lengths of sequences are one number for all of them, or one for each; additional numbers are ignored. Tokens beyond the
+lengths are not read and give zeros. Modes 1 to 4 need atten_mask, which is [2048, 2048] for 2 to 4.
 """
 
 import itertools
@@ -47,8 +47,8 @@ def npu_prompt_flash_attention(
     actual_seq_lengths_kv=None,
     sparse_mode=0,
 ):
-    """Attention of prompts, for inference: actual_seq_lengths and actual_seq_lengths_kv say how much of each sequence counts
-    (for TND where each ends). pse_shift is added after the scaling. The layout BNSD_BSND takes BNSD and gives BSND."""
+    """Attention of prompts, for inference: actual_seq_lengths and actual_seq_lengths_kv are the lengths of the sequences (for TND
+    their ends). pse_shift is added after the scaling. The layout BNSD_BSND takes BNSD and returns BSND."""
     name = "npu_prompt_flash_attention"
     refuse(
         name,
@@ -100,7 +100,7 @@ def npu_incre_flash_attention(
     block_size=0,
     inner_precise=1,
 ):
-    """Attention of one new token per sequence; actual_seq_lengths says how much of key and value counts. With block_table,
+    """Attention of one new token per sequence; actual_seq_lengths are the lengths of key and value. With block_table,
     [B, blocks], key and value are pages: [pages, block_size, H], or [pages, N, block_size, D]."""
     name = "npu_incre_flash_attention"
     refuse(
@@ -254,7 +254,7 @@ def _prompt_mask(name, mask, mode, before, after):
 
 
 def _mask_of_one_query(name, query, mask, mode):
-    """A compressed mask hides nothing of the last query; any other is read as it is."""
+    """A compressed mask hides nothing from the last query; another mask is used unchanged."""
     _check_mode(name, mode)
     if mask is not None and mode > 1 and _is_compressed(mask):
         mask = None
@@ -278,7 +278,7 @@ def _lengths(name, given, x, what):
     batch, longest = x.size(0), x.size(2)
     given = [int(n) for n in given]
     if what == "query" and longest == 1:
-        given = [min(n, 1) for n in given]  # with one query a length says only whether there is one
+        given = [min(n, 1) for n in given]  # with one query the length is 0 or 1
     lengths = given * batch if len(given) == 1 else given[:batch]
     check(
         len(lengths) == batch, name, f"{len(given)} actual lengths of {what} are given for {batch} sequences; give 1 or {batch}"
@@ -329,7 +329,7 @@ def _infer(
     check(not kv_heads or k.size(1) == kv_heads, name, f"num_key_value_heads is {kv_heads}, but key has {k.size(1)} heads")
     lengths_q, lengths_kv = _lengths(name, lengths_q, q, "query"), _lengths(name, lengths_kv, k, "key")
     if lengths_kv is not None:
-        v = v.masked_fill(_beyond(lengths_kv, v), 0)  # it may be NaN, and the weight 0 times NaN is NaN
+        v = v.masked_fill(_beyond(lengths_kv, v), 0)  # the value may be NaN, and 0 times NaN is NaN
     if pse is not None:
         pse = pse[..., : q.size(2), : k.size(2)]
     out, most, total = _attend(q, k, v, scale, mask(q, k, lengths=(lengths_q, lengths_kv)), pse, False, sink)
@@ -341,28 +341,28 @@ def _infer(
 
 
 def _beyond(lengths, x):
-    """Which tokens of a BNSD tensor lie beyond the actual lengths, [B, 1, S, 1]."""
+    """bool [B, 1, S, 1]: True for tokens of a BNSD tensor beyond the actual lengths."""
     lengths = on_device(lengths, x.device).view(-1, 1, 1, 1)
     return torch.arange(x.size(2), device=x.device).view(-1, 1) >= lengths
 
 
 def _wider(x, more, heads, layout):
-    """x with more dimensions per head."""
+    """x with additional dimensions per head."""
     if layout != "BSH":
         return torch.cat((x, more), -1)
     return torch.cat((x.unflatten(2, (heads, -1)), more.unflatten(2, (heads, -1))), -1).flatten(2)
 
 
 def _laid_out(sequences, lengths):
-    """TND: the first tokens of sequences [B, S, N, D], one behind the other."""
+    """TND: the first tokens of sequences [B, S, N, D], concatenated."""
     return torch.cat([sequences[:0].flatten(0, 1), *(sequences[i, : int(n)] for i, n in enumerate(lengths))])
 
 
 def _used(table, lengths, page):
-    """A table of pages, with page 0 in place of what lies beyond the lengths: nobody need have written that."""
+    """A table of pages, with page 0 for entries beyond the lengths, which may be uninitialised."""
     lengths = [int(n) for n in lengths][: table.size(0)]
     if len(lengths) not in (1, table.size(0)):
-        return table.long()  # _lengths() refuses them
+        return table.long()  # _lengths() raises for these
     begins = torch.arange(table.size(1), device=table.device) * page
     return table.long().masked_fill(begins >= torch.tensor(lengths, device=table.device).unsqueeze(1), 0)
 

@@ -57,7 +57,7 @@ def npu_fused_matmul(x1, x2, *, bias=None, x3=None, fused_op_type=""):
 
 @function
 def matmul_checksum(a, b, c):
-    """bool tensor, True if c is not a @ b: sums over rows differ by more than the rounding of the data types explains."""
+    """bool tensor: True if c differs from a @ b. The row sums are compared, with a tolerance for the rounding of the dtypes."""
     check(a.dim() == b.dim() == c.dim() == 2, "matmul_checksum", "a, b and c are matrices")
     a, b, c = a.detach(), b.detach(), c.detach()
     unit = torch.finfo(c.dtype).eps

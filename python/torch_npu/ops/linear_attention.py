@@ -31,9 +31,9 @@ def npu_recurrent_gated_delta_rule(
     """out [T, Nv, Dv] of query and key [T, Nk, Dk] and value [T, Nv, Dv], token by token:
 
     S = exp(g) exp(gk) S, S = S + beta (value - S key) key^T, out = scale S query. scale is 1 / sqrt(Dk) unless given, beta 1.
-    actual_seq_lengths say how many tokens each sequence has (one, unless given); they are read back, which waits for the device.
-    state [blocks, Nv, Dv, Dk] holds an S at ssm_state_indices of each token (its number, unless given): a sequence starts from
-    that of its first token, or of its last accepted one, and writes the S of every token."""
+    actual_seq_lengths are the numbers of tokens of the sequences (one by default); they are read back, which waits for the
+    device. state [blocks, Nv, Dv, Dk] holds an S at ssm_state_indices of each token (by default its number). A sequence starts
+    from the S of its first token, or of its last accepted one, and writes the S of every token."""
     name = "npu_recurrent_gated_delta_rule"
     tokens, heads = value.shape[:2]
     check(state.dim() == 4, name, f"state is [blocks, heads, Dv, Dk], not {list(state.shape)}")
@@ -139,15 +139,16 @@ def npu_fused_causal_conv1d(
     block_size=128,
     conv_mode="default",
 ):
-    """The causal convolution of sequences with the tokens in front of them, that conv_states [slots, C, dim] keep.
+    """The causal convolution of sequences with their preceding tokens, which conv_states [slots, C, dim] keep.
 
-    x is [T, dim], where query_start_loc [B + 1] says where sequences begin and end, or [B, S, dim]; weight is [K, dim]. The slot
-    of sequence b is cache_indices[b], or b; pad_slot_id leaves a sequence out, with zeros as its result. The last K - 1 tokens of
-    the slot (or those before the end of num_accepted_tokens; zeros if num_computed_tokens is 0) come before the sequence, and
-    the slot keeps the last C of all. residual_connection 1 adds x. conv_mode pangu makes those results zero that lack K - 1
-    computed tokens. cache_indices [B, blocks], with num_computed_tokens, initial_state_idx and the first and last scheduled
-    block, read at initial_state_idx, write at the last, and fill the blocks between them at their ends. initial_state_mode,
-    bias, activation, run_mode and max_query_len have no effect. Numbers are read back, which waits for the device."""
+    x is [T, dim] with the bounds query_start_loc [B + 1] of the sequences, or [B, S, dim]; weight is [K, dim]. The slot of
+    sequence b is cache_indices[b], or b; a sequence with pad_slot_id is skipped and gives zeros. The last K - 1 tokens of the
+    slot (or those before the end of num_accepted_tokens; zeros if num_computed_tokens is 0) precede the sequence, and the slot
+    keeps the last C of all tokens. residual_connection 1 adds x. conv_mode pangu sets results with fewer than K - 1 computed
+    tokens before them to zero. With cache_indices [B, blocks], num_computed_tokens, initial_state_idx and the first and last
+    scheduled block, the state is read at initial_state_idx and written at the last block, and the blocks between them get the
+    state at their ends. initial_state_mode, bias, activation, run_mode and max_query_len have no effect. Numbers are read back,
+    which waits for the device."""
     name = "npu_fused_causal_conv1d"
     check(conv_mode in ("default", "pangu"), name, f"conv_mode is default or pangu, not {conv_mode}")
     check(x.dim() in (2, 3), name, f"x is [T, dim] or [B, S, dim], not {list(x.shape)}")

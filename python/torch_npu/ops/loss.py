@@ -52,7 +52,7 @@ def npu_cross_entropy_loss(
 
 @op("npu_scaled_masked_softmax(Tensor x, Tensor mask, Scalar scale=1, bool fixed_triu_mask=False) -> Tensor")
 def npu_scaled_masked_softmax(x, mask, scale=1, fixed_triu_mask=False):
-    """The softmax of scale x, which is -10000 where the mask is True; fixed_triu_mask masks what is above the diagonal
+    """The softmax of scale x, with -10000 where the mask is True. fixed_triu_mask masks the elements above the diagonal
     instead."""
     name = "npu_scaled_masked_softmax"
     check(mask.dtype == torch.bool, name, f"mask is bool, not {mask.dtype}; write mask.bool()")
@@ -79,8 +79,8 @@ def npu_masked_softmax_with_rel_pos_bias(x, atten_mask, relative_pos_bias, scale
 def npu_fused_linear_online_max_sum(input, weight, target, vocab_start_index, vocab_end_index, return_logits=False):
     """(maximum, sum, predicted, mask, place, logits) of the logits input @ weight^T of a part of a vocabulary, from
     vocab_start_index to vocab_end_index: per row the largest one, the sum of exp(logits - maximum), and the target's logit -
-    maximum, zero for targets outside, all float32; a bit per row, the first one highest, 1 for targets outside and behind the
-    last row; the target's place in the part, 0 outside; and the logits, empty unless return_logits."""
+    maximum, zero for targets outside, all float32; a bit per row, the first one highest, 1 for targets outside and for padding
+    after the last row; the target's index in the part, 0 outside; and the logits, empty unless return_logits."""
     name = "npu_fused_linear_online_max_sum"
     fits = input.dim() == weight.dim() == 2 and input.size(1) == weight.size(1)
     check(fits, name, f"input is [n, h] and weight [v, h], not {list(input.shape)} and {list(weight.shape)}")

@@ -1,8 +1,8 @@
-"""What comes before multi-head latent attention: projections, norms and rotations of tokens, and the caches of keys.
+"""The prolog of multi-head latent attention: projections, norms and rotations of tokens, and the caches of keys.
 
-A cache is pages [blocks, block, 1, D]; an index is a token's place in all of them. The cache modes PA_NZ lay the D of a page's
-tokens out in pieces of 32 bytes, [D / 16, block, 16] for half precision: that is what the chip's format FRACTAL_NZ means. Caches
-are written in place, and returned.
+A cache is pages [blocks, block, 1, D]; an index is the position of a token over all pages. The cache modes PA_NZ split the D of a
+page's tokens into pieces of 32 bytes, [D / 16, block, 16] for half precision, as the chip's format FRACTAL_NZ does. Caches are
+written in place and returned.
 """
 
 import torch
@@ -83,7 +83,8 @@ def npu_mla_prolog_v3(
     """(query, query_rope, its scales, c, its scales): npu_mla_prolog_v2, which returns c with query_norm_flag, times qc_qr_scale,
     quantised if weight_uq_qr is; kc_scale multiplies what kv_cache gets. weight_quant_mode is 0, 1 for an int8 weight_uq_qr, or 2
     for int8 tokens and weights; kv_cache_quant_mode 0, 1 or 2 for one scale, or one per dimension; query_quant_mode 1 quantises
-    query. The cache modes BSND and TND keep the tokens in their order, and have no index. What is not asked for is empty."""
+    query. The cache modes BSND and TND keep the tokens in their order, and have no index. Results that are not requested are
+    empty."""
     name = "npu_mla_prolog_v3"
     refuse(name, actual_seq_len=actual_seq_len, k_nope_clip_alpha=k_nope_clip_alpha, kv_cache_dtype=kv_cache_dtype)
     refuse(name, token_x_dtype=token_x_dtype, weight_dq_dtype=weight_dq_dtype, weight_uq_qr_dtype=weight_uq_qr_dtype)
@@ -140,8 +141,8 @@ def npu_kv_rmsnorm_rope_cache(
     """(k_cache, ckv_cache, k, ckv) of kv [B, 1, S, D]: the rms_norm of as many dimensions as gamma has is written into
     ckv_cache, and the rest, rotated as by npu_interleave_rope, into k_cache; times their scales, rounded, if those are given.
     cache_mode Norm takes caches [B, 1, length, D] and an index [B, S] into each; PA and PA_BNSD pages [blocks, block, 1, D] and
-    an index [B S] into all; PA_NZ the same with the other layout. k and ckv are not quantised, and come
-    whatever is_output_kv is."""
+    an index [B S] into all; PA_NZ the same with the other layout. k and ckv are not quantised, and are returned for every
+    is_output_kv."""
     name = "npu_kv_rmsnorm_rope_cache"
     refuse(name, k_rope_offset=k_rope_offset, c_kv_offset=c_kv_offset, v=v)
     check(kv.dim() == 4 and kv.size(1) == 1, name, f"kv is [B, 1, S, D], not {list(kv.shape)}")

@@ -1,4 +1,4 @@
-"""Mixtures of experts: choosing experts, and bringing tokens to them and back. Indices are int32."""
+"""Mixtures of experts: selects experts, and permutes tokens to them and back. Indices are int32."""
 
 import torch
 
@@ -10,7 +10,7 @@ from ._define import check, op, refuse
     called=lambda sorted_experts, num_experts=1: ...,
 )
 def npu_moe_compute_expert_tokens(sorted_expert_for_source_row, num_expert):
-    """[num_expert]: how many of the sorted expert numbers are at most 0, 1, 2 ..."""
+    """[num_expert]: the number of sorted expert numbers that are at most 0, 1, 2 ..."""
     check(sorted_expert_for_source_row.dim() == 1, "npu_moe_compute_expert_tokens", "expert numbers have one dimension")
     experts = torch.arange(num_expert, device=sorted_expert_for_source_row.device, dtype=sorted_expert_for_source_row.dtype)
     return (sorted_expert_for_source_row <= experts.unsqueeze(1)).sum(1).to(torch.int32)
@@ -116,10 +116,10 @@ def npu_moe_update_expert(
     world_size=-1,
     balance_mode=0,
 ):
-    """(ids, mask) of expert_ids [n, k]: where each expert is, out of the places that its row of eplb_table has behind their
-    count: by local_rank_id, for which world_size is divided among them (balance_mode 0), or by the token's number (1). The mask
-    is False for tokens that active_mask [n] hides, and for experts whose expert_scales are less than pruning_threshold [k]
-    times the sum of the token's."""
+    """(ids, mask) of expert_ids [n, k]: the place of each expert. Its row of eplb_table has the number of places, then the
+    places. One is selected by local_rank_id, with world_size divided among them (balance_mode 0), or by the token's number (1).
+    The mask is False for tokens that active_mask [n] hides, and for experts whose expert_scales are less than pruning_threshold
+    [k] times the sum of the token's."""
     name = "npu_moe_update_expert"
     check(expert_ids.dim() == 2, name, f"expert_ids are [tokens, k], not {list(expert_ids.shape)}")
     check(eplb_table.dim() == 2, name, f"eplb_table is [experts, 1 + places], not {list(eplb_table.shape)}")
@@ -148,9 +148,9 @@ def npu_moe_update_expert(
 def npu_moe_re_routing(
     tokens, expert_token_num_per_rank, *, per_token_scales=None, expert_token_num_type=1, idx_type=0, tokens_dtype=None
 ):
-    """(tokens, scales, index, count): the tokens that lie rank by rank, expert by expert, as expert_token_num_per_rank [ranks,
-    experts] counts, put expert by expert, rank by rank, with their scales (zeros without them); where each of them was,
-    int32; and how many each expert has."""
+    """(tokens, scales, index, count): reorders tokens from rank-major to expert-major order, with their scales (zeros if not
+    given). expert_token_num_per_rank [ranks, experts] has the numbers of tokens. index, int32, has the old positions; count has
+    the tokens per expert."""
     name = "npu_moe_re_routing"
     refuse(name, tokens_dtype=tokens_dtype)
     check(expert_token_num_type == 1, name, f"expert_token_num_type is 1 (counts), not {expert_token_num_type}")
@@ -166,8 +166,8 @@ def npu_moe_re_routing(
 
 @op("npu_moe_init_routing(Tensor x, Tensor row_idx, Tensor expert_idx, int active_num) -> (Tensor, Tensor, Tensor)")
 def npu_moe_init_routing(x, row_idx, expert_idx, active_num):
-    """(rows, place, experts): the rows of x once per chosen expert, by rising expert, the first min(active_num, rows) * k of
-    them; where each row number of row_idx went; and the sorted experts."""
+    """(rows, place, experts): the rows of x once per selected expert, in the order of experts, the first min(active_num, rows) *
+    k of them; the new position of each row number in row_idx; and the sorted experts."""
     name = "npu_moe_init_routing"
     check(
         row_idx.shape == expert_idx.shape, name, f"row_idx {list(row_idx.shape)} is not like expert_idx {list(expert_idx.shape)}"
@@ -202,10 +202,10 @@ def npu_moe_init_routing_v2(
     row_idx_type=0,
     x_dtype=None,
 ):
-    """(rows, place, tokens, scale): the rows of x once per chosen expert, by rising expert, the first active_num of them if that
-    is above 0; where copy i of all rows [n * k] went (row_idx_type 0), or which copy came to place i (1); and in int64 with
-    expert_tokens_num_flag how many tokens the experts have (expert_tokens_num_type 1), up to each (0), or as pairs (2). Not
-    quantised: the scales are zeros."""
+    """(rows, place, tokens, scale): the rows of x once per selected expert, in the order of experts, the first active_num of them
+    if that is above 0; the new position of copy i of all rows [n * k] (row_idx_type 0), or the copy at position i (1); and,
+    int64, with expert_tokens_num_flag, the tokens per expert (expert_tokens_num_type 1), their running sum (0), or (expert,
+    count) pairs (2). Nothing is quantised: the scales are zeros."""
     name = "npu_moe_init_routing_v2"
     refuse(name, scale=scale, offset=offset, x_dtype=x_dtype)
     check(quant_mode == -1, name, f"quant_mode is -1, not {quant_mode}; quantise the rows with torch_npu.npu_dynamic_quant")
@@ -246,8 +246,8 @@ def npu_moe_finalize_routing(
     k=1,
 ):
     """[rows, H]: skip1 + skip2 + the sum over the k experts of a row of scales (what the expert made of it + bias of the expert).
-    expanded_src_to_dst_row says where that lies: copy by copy, row by row (drop_pad_mode 0, 1), or row by row (2, 3);
-    -1 is a dropped row."""
+    expanded_src_to_dst_row has the position of that result, ordered by copy, then row (drop_pad_mode 0, 1), or by row, then copy
+    (2, 3); -1 is a dropped row."""
     name = "npu_moe_finalize_routing"
     check(drop_pad_mode in (0, 1, 2, 3), name, f"drop_pad_mode is 0 to 3, not {drop_pad_mode}")
     k = scales.size(1) if scales is not None else k
@@ -270,10 +270,10 @@ def npu_moe_finalize_routing(
 
 @op("npu_moe_token_permute(Tensor tokens, Tensor indices, int? num_out_tokens=None, bool padded_mode=False) -> (Tensor, Tensor)")
 def npu_moe_token_permute(tokens, indices, num_out_tokens=None, padded_mode=False):
-    """(rows, place): the tokens once per expert of indices [n] or [n, k], by rising expert, and where copy i of [n * k] went;
-    num_out_tokens, if not 0, keeps that many rows."""
+    """(rows, place): the tokens once per expert of indices [n] or [n, k], in the order of experts, and the new position of copy i
+    of [n * k]. num_out_tokens, if not 0, is the number of rows that are kept."""
     name = "npu_moe_token_permute"
-    check(not padded_mode, name, "padded_mode is not offered; tokens[indices.flatten()] is what it gives")
+    check(not padded_mode, name, "padded_mode is not offered; use tokens[indices.flatten()]")
     check(
         indices.dim() in (1, 2) and indices.size(0) == tokens.size(0),
         name,
@@ -292,8 +292,8 @@ def npu_moe_token_permute(tokens, indices, num_out_tokens=None, padded_mode=Fals
     " int[]? restore_shape=None) -> Tensor"
 )
 def npu_moe_token_unpermute(permuted_tokens, sorted_indices, probs=None, padded_mode=False, restore_shape=None):
-    """[n, H]: what npu_moe_token_permute spread, back in place (sorted_indices), times probs [n, k] and summed over k. Rows that
-    were not kept count as zeros."""
+    """[n, H]: the inverse of npu_moe_token_permute (sorted_indices are its positions), times probs [n, k] and summed over k.
+    Dropped rows count as zeros."""
     name = "npu_moe_token_unpermute"
     check(not padded_mode, name, "padded_mode is not offered; use torch.index_add")
     k = 1 if probs is None else probs.size(1)
@@ -308,10 +308,9 @@ def npu_moe_token_unpermute(permuted_tokens, sorted_indices, probs=None, padded_
     " bool drop_and_pad=False) -> (Tensor, Tensor, Tensor)"
 )
 def npu_moe_token_permute_with_routing_map(tokens, routing_map, *, probs=None, num_out_tokens=None, drop_and_pad=False):
-    """(rows, probs, index): the tokens [n, H], expert by expert, that routing_map [n, experts] sends there, num_out_tokens in
-    all (n unless given), with their probs [n, experts], which are empty unless given. index says where copy i of the tokens
-    went; with drop_and_pad, where each expert takes num_out_tokens / experts tokens, those that are sent there first, which
-    token came."""
+    """(rows, probs, index): the tokens [n, H] that routing_map [n, experts] selects, ordered by expert, num_out_tokens in all (n
+    by default), with their probs [n, experts], which are empty if not given. index is the new position of copy i of the tokens.
+    With drop_and_pad each expert gets its first num_out_tokens / experts tokens, and index is the token at each position."""
     name = "npu_moe_token_permute_with_routing_map"
     count, experts = routing_map.shape
     check(tokens.size(0) == count, name, f"routing_map is [{tokens.size(0)}, experts], not {list(routing_map.shape)}")
@@ -338,7 +337,8 @@ def npu_moe_token_permute_with_routing_map(tokens, routing_map, *, probs=None, n
 def npu_moe_token_unpermute_with_routing_map(
     permuted_tokens, sorted_indices, restore_shape, *, probs=None, routing_map=None, drop_and_pad=False
 ):
-    """[n, H], restore_shape: what npu_moe_token_permute_with_routing_map spread, times probs [n, experts], added up per token."""
+    """[n, H], restore_shape: the inverse of npu_moe_token_permute_with_routing_map, times probs [n, experts], summed per
+    token."""
     name = "npu_moe_token_unpermute_with_routing_map"
     check(restore_shape[0] > 0, name, f"restore_shape is [tokens, H] with at least one token, not {list(restore_shape)}")
     where = sorted_indices.long()

@@ -1,4 +1,4 @@
-"""Non-maximum suppression: of boxes that overlap by more than a threshold, that of the highest score stays."""
+"""Non-maximum suppression: of boxes that overlap by more than a threshold, the one with the highest score is kept."""
 
 import torch
 
@@ -10,8 +10,8 @@ from ._define import check, op
     " bool pad_to_max_output_size=False) -> (Tensor, Tensor)"
 )
 def npu_nms_v4(self, scores, max_output_size, iou_threshold, scores_threshold, pad_to_max_output_size=False):
-    """(indices, count) in int32: the boxes [n, 4] that stay, by falling score, which is more than scores_threshold; indices
-    always has max_output_size elements, those behind the count are 0."""
+    """(indices, count) in int32: the kept boxes of [n, 4] with scores above scores_threshold, by descending score. indices has
+    max_output_size elements; those after the count are 0."""
     _check(self, scores, "npu_nms_v4")
     size = int(max_output_size)
     order = scores.argsort(descending=True, stable=True)
@@ -27,7 +27,7 @@ def npu_nms_v4(self, scores, max_output_size, iou_threshold, scores_threshold, p
 @op("npu_nms_with_mask(Tensor input, Scalar iou_threshold) -> (Tensor, Tensor, Tensor)", called=lambda inputs, iou_threshold: ...)
 def npu_nms_with_mask(input, iou_threshold):
     """(boxes, indices, mask) of input [n, >= 5], a box and a score per row: the boxes with their scores, [n, 5], 0 to n - 1 in
-    int32, and 1 in uint8 for the boxes that stay. They are taken by falling score, and stand in the input's order."""
+    int32, and 1 in uint8 for kept boxes. Boxes are processed by descending score and returned in the order of the input."""
     check(
         input.dim() == 2 and input.size(1) >= 5,
         "npu_nms_with_mask",
@@ -53,8 +53,9 @@ def npu_batch_nms(
     change_coordinate_frame=False,
     transpose_box=False,
 ):
-    """(boxes [b, k, 4], scores [b, k], classes [b, k], count [b] in int32), k = max_total_size: what stays of boxes [b, n, 1 or
-    classes, 4] with scores [b, n, classes], within each class and then over all, by falling score. Behind the count are zeros."""
+    """(boxes [b, k, 4], scores [b, k], classes [b, k], count [b] in int32), k = max_total_size: the kept boxes of [b, n, 1 or
+    classes, 4] with scores [b, n, classes], first per class and then over all, by descending score. Elements after the count are
+    zeros."""
     name = "npu_batch_nms"
     check(not change_coordinate_frame, name, "change_coordinate_frame is not offered; scale the boxes that come back")
     if transpose_box:
@@ -95,7 +96,7 @@ def _check(boxes, scores, operator):
 
 
 def _keep(boxes, threshold, allowed=None):
-    """bool [n]: the boxes that stay, of boxes by falling score. Corners may come in any order."""
+    """bool [n]: True for kept boxes. Boxes are ordered by descending score; their corners may be in any order."""
     boxes = boxes.float()
     low, high = torch.minimum(boxes[:, :2], boxes[:, 2:]), torch.maximum(boxes[:, :2], boxes[:, 2:])
     area = (high - low).prod(1)

@@ -28,7 +28,7 @@ def npu_add_rms_norm(x1, x2, gamma, epsilon=1e-6):
 
 @op("npu_add_rms_norm_v2(Tensor(a!) x1, Tensor(b!) x2, Tensor gamma, float epsilon=1e-06) -> Tensor")
 def npu_add_rms_norm_v2(x1, x2, gamma, epsilon=1e-6):
-    """rstd of npu_add_rms_norm, which is written into x1 (y) and x2 (the sum)."""
+    """npu_add_rms_norm in place: returns rstd, writes y into x1 and the sum into x2."""
     y, rstd, x = npu_add_rms_norm(x1, x2, gamma, epsilon)
     x1.copy_(y)
     x2.copy_(x)
@@ -55,7 +55,7 @@ def npu_add_rms_norm_cast(x1, x2, gamma, epsilon=1e-6):
     " -> (Tensor, Tensor, Tensor, Tensor)"
 )
 def npu_add_layer_norm(x1, x2, gamma, beta, epsilon=1e-5, additional_output=False):
-    """(y, mean, rstd, x): layer norm of x = x1 + x2. x comes whatever additional_output is."""
+    """(y, mean, rstd, x): layer norm of x = x1 + x2. x is returned for every additional_output."""
     x = x1 + x2
     y, mean, rstd = _layer_norm(x, gamma, beta, epsilon)
     return y, mean, rstd, x

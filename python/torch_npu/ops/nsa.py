@@ -1,5 +1,5 @@
-"""Native sparse attention: keys are compressed, attention to those scores blocks of keys, and the best blocks are attended to.
-Tensors are TND: sequences lie one behind the other."""
+"""Native sparse attention: keys are compressed, attention to them gives scores of key blocks, and attention uses the best blocks.
+Tensors are TND: sequences are concatenated."""
 
 import itertools
 
@@ -17,8 +17,8 @@ from .indexer import chosen
 )
 @precisely
 def npu_nsa_compress(input, weight, compress_block_size, compress_stride, *, actual_seq_len=None):
-    """[blocks, N, D]: of each sequence, which end at actual_seq_len, the sums of weight [compress_block_size, N] times
-    compress_block_size tokens of input [T, N, D], each block compress_stride tokens behind the last one."""
+    """[blocks, N, D]: for each sequence (ends in actual_seq_len) the sums of weight [compress_block_size, N] times
+    compress_block_size tokens of input [T, N, D]; a block starts every compress_stride tokens."""
     name = "npu_nsa_compress"
     fits = input.dim() == 3 and tuple(weight.shape) == (compress_block_size, input.size(1))
     check(fits, name, f"input is [T, N, D] and weight [{compress_block_size}, N], not {list(input.shape)}, {list(weight.shape)}")
@@ -49,9 +49,8 @@ def npu_nsa_compress_infer(
     actual_seq_len=None,
     cache,
 ):
-    """cache [slots, N, D], in which slot_mapping[b] holds npu_nsa_compress of the last block of the sequence b, if it is that
-    long that a block ends with it. Its actual_seq_len[b] tokens lie in the pages block_table[b] of input [pages,
-    page_block_size, N, D]."""
+    """cache [slots, N, D]. If the last token of sequence b ends a block, slot_mapping[b] gets npu_nsa_compress of that block. The
+    actual_seq_len[b] tokens of the sequence are in the pages block_table[b] of input [pages, page_block_size, N, D]."""
     name = "npu_nsa_compress_infer"
     check(block_table is not None and actual_seq_len is not None, name, "block_table and actual_seq_len are needed")
     check(input.size(1) == page_block_size, name, f"a page has {page_block_size} tokens, but input is {list(input.shape)}")
@@ -94,7 +93,7 @@ def npu_nsa_select_attention(
         seen = seen & ~atten_mask.bool()[q.place[0].unsqueeze(1), k.place[0]]
     seen = seen.unsqueeze(1) & chosen(topk_indices, k.place, q.x.shape[:2], select_block_size)
     seen = seen.repeat_interleave(head_num // key.size(1), 1)
-    value = value.masked_fill(~k.counts.view(-1, 1, 1), 0)  # behind the last sequence it may be NaN, and 0 times NaN is NaN
+    value = value.masked_fill(~k.counts.view(-1, 1, 1), 0)  # values after the last sequence may be NaN, and 0 times NaN is NaN
     bnsd = (x.transpose(0, 1)[None] for x in (query, key, value))
     out, most, total = (x[0].transpose(0, 1) for x in _attend(*bnsd, scale_value, ~seen, None, False))
     return out, most.expand(-1, -1, 8), total.expand(-1, -1, 8)
@@ -125,8 +124,8 @@ def npu_nsa_compress_attention(
 ):
     """(out, topk_indices, softmax_max, softmax_sum): attention of query [T, N1, D] to compressed keys [., N2, D], and the
     select_block_count blocks of select_block_size keys, int32 [T, N2, .], for which the softmax weights of the compressed keys
-    that overlap them, summed over overlaps and the heads that share a head of keys, are highest, falling. Sequences end at
-    actual_seq_qlen, actual_cmp_seq_kvlen and, in blocks, actual_sel_seq_kvlen. atten_mask [S1, .] hides where it is True;
+    that overlap them, summed over overlaps and the heads that share a head of keys, are highest, in descending order. Sequences
+    end at actual_seq_qlen, actual_cmp_seq_kvlen and, in blocks, actual_sel_seq_kvlen. atten_mask [S1, .] hides where it is True;
     topk_mask [S1, blocks] names blocks that are always chosen. The statistics are float32 [T, N1, 8]."""
     name = "npu_nsa_compress_attention"
     check(query.size(1) == head_num, name, f"head_num is {head_num}, but query has {query.size(1)} heads")
@@ -166,8 +165,8 @@ def npu_nsa_compress_attention(
 
 
 def _importance(q, k, scale, hidden, most, total, blocks, per_block, overlap):
-    """[1, N2, S, blocks]: block b meets the compressed keys (b + 1) per_block - j, for j from 0 to per_block + overlap - 2,
-    each as often as they overlap."""
+    """[1, N2, S, blocks]: the sum over the compressed keys (b + 1) per_block - j that overlap block b, for j from 0 to per_block
+    + overlap - 2, weighted by the number of overlaps."""
     shared = q.size(1) // k.size(1)
     scores = precise(q) @ precise(k).repeat_interleave(shared, 1).mT * scale
     scores = scores if hidden is None else scores.masked_fill(hidden, float("-inf"))

@@ -26,20 +26,20 @@ def unpack_int4(x):
     return ((digits ^ 8) - 8).flatten(-2).to(torch.int8)
 
 
-# Products of two integers of eight bits that float32 adds without rounding.
+# The number of products of two 8-bit integers that float32 adds without rounding.
 _EXACT_TERMS = 2**24 // 2**14
 
 
 def integer_matmul(a, b):
-    """The exact product of matrices of integers of at most eight bits, int32. No chip multiplies in float64: sums that float32
-    holds exactly are added as integers."""
+    """The exact int32 product of matrices of integers of at most eight bits. Chips have no float64, so partial sums that float32
+    represents exactly are added as integers."""
     parts = zip(a.float().split(_EXACT_TERMS, -1), b.float().split(_EXACT_TERMS, -2), strict=True)
     sums = [(left @ right).to(torch.int32) for left, right in parts]
     return functools.reduce(torch.add, sums)
 
 
 def integer_conv2d(x, weight, strides, dilations, groups):
-    """The exact convolution of integers of at most eight bits, int32, likewise."""
+    """The exact int32 convolution of integers of at most eight bits, computed in the same way."""
     channels = weight.size(1)
     step = max(1, _EXACT_TERMS // weight[0, 0].numel())
     if channels <= step:
@@ -51,7 +51,7 @@ def integer_conv2d(x, weight, strides, dilations, groups):
 
 
 def scale_of(packed):
-    """The float32 scales of npu_trans_quant_param, or what is given."""
+    """The float32 scales encoded by npu_trans_quant_param; other scales are returned unchanged."""
     if packed.dtype != torch.int64:
         return packed
     low = packed & 0xFFFFFFFF
@@ -110,8 +110,8 @@ def npu_anti_quant(x, scale, *, offset=None, dst_dtype=None, src_dtype=None):
 )
 def npu_dynamic_quant(input, *, smooth_scales=None, group_index=None, dst_type=None, quant_mode="pertoken", dst_type_max=0.0):
     """(y, scale): x over scale, rounded, with scale, in float32, the largest magnitude over that of dst_type (127 of int8, 7
-    of quint4x2); per row (pertoken), per column (perchannel) or at all (pertensor). x is multiplied by smooth_scales before,
-    which are one row, or one per group of rows, that end at group_index."""
+    of quint4x2); per row (pertoken), per column (perchannel) or for the whole tensor (pertensor). x is first multiplied by
+    smooth_scales: one row, or one row per group of rows, which end at group_index."""
     name = "npu_dynamic_quant"
     dtype = dtypes.of(dst_type, torch.int8)
     check(dtype in _LIMITS, name, f"dst_type is int8, quint4x2, float8_e4m3fn, float8_e5m2 or hifloat8, not {dtype}")
@@ -147,7 +147,7 @@ def npu_dynamic_quant_asymmetric(
     called=lambda x, scale, group_index, offset=None, dst_dtype=None: ...,
 )
 def npu_group_quant(x, scale, group_index, *, offset=None, dst_dtype=None):
-    """x * scale + offset, rounded to int8 or quint4x2, with a row of scale per group of rows, that ends at group_index."""
+    """x * scale + offset, rounded to int8 or quint4x2. scale has a row per group of rows; the groups end at group_index."""
     name = "npu_group_quant"
     check(scale.size(0) == group_index.numel(), name, f"{group_index.numel()} groups, but {scale.size(0)} rows of scale")
     y = x.float() * scale.float()[_groups(x.size(0), group_index)]
@@ -197,7 +197,7 @@ def npu_rotate_quant(
     dst_type_max=0.0,
     transpose_y=False,
 ):
-    """npu_dynamic_quant of the rotated x [rows, n]: each piece of a row, as long as rotation [k, k] is, times rotation. dst_dtype
+    """npu_dynamic_quant of the rotated x [rows, n]: each piece of k elements of a row is multiplied by rotation [k, k]. dst_dtype
     is int8 or quint4x2."""
     name = "npu_rotate_quant"
     dtype = dtypes.of(dst_dtype, torch.int8)
@@ -225,8 +225,8 @@ _SCATTER = (
 
 @op(f"npu_quant_scatter(Tensor {_SCATTER}Tensor")
 def npu_quant_scatter(self, indices, updates, quant_scales, quant_zero_points=None, axis=-2, quant_axis=-1, **options):
-    """A copy of self, in which the quantised updates lie along the axis: update b in batch b from indices[b] on, or with indices
-    [n, 2] in batch indices[b, 0] from indices[b, 1] on. They are quantised as by npu_quantize, with a scale and a zero point per
+    """A copy of self with the quantised updates along the axis: update b in batch b starting at indices[b], or with indices [n,
+    2] in batch indices[b, 0] starting at indices[b, 1]. They are quantised by npu_quantize with a scale and a zero point per
     element of quant_axis, the last one."""
     return npu_quant_scatter_(self.clone(), indices, updates, quant_scales, quant_zero_points, axis, quant_axis, **options)
 
@@ -292,8 +292,8 @@ def npu_convert_weight_to_int4pack(weight, inner_k_tiles=0):
 
 @op("npu_dtype_cast(Tensor self, int dtype, int? input_dtype=None) -> Tensor")
 def npu_dtype_cast(self, dtype, input_dtype=None):
-    """The tensor as dtype, a torch.dtype or torch_npu.hifloat8, whose codes are uint8; input_dtype says that uint8 holds
-    those."""
+    """The tensor as dtype, a torch.dtype or torch_npu.hifloat8, whose codes are uint8. input_dtype=hifloat8: self holds such
+    codes."""
     name = "npu_dtype_cast"
     goal, own = dtypes.of(dtype), dtypes.of(input_dtype)
     if own == dtypes.HIFLOAT8:
@@ -317,7 +317,7 @@ def npu_dtype_cast_(self, src):
 
 
 def _along(given, x, axis, operator, name):
-    """given as a tensor that broadcasts to x along the axis."""
+    """`given` reshaped to broadcast to x along the axis."""
     if given.numel() == 1:
         return given.reshape([])
     check(given.dim() in (1, x.dim()), operator, f"{name} have one dimension, or those of the input, not {list(given.shape)}")

@@ -172,7 +172,7 @@ def npu_weight_quant_batchmatmul(
     weight_dtype=None,
 ):
     """x @ ((weight + antiquant_offset) * antiquant_scale) + bias; with quant_scale, that * quant_scale + quant_offset in int8.
-    weight [k, n] is int8, int32 that holds four-bit integers, or with weight_dtype=torch_npu.hifloat8 the codes of those;
+    weight [k, n] is int8, int32 that holds four-bit integers, or codes of hifloat8 with weight_dtype=torch_npu.hifloat8;
     scales and offsets are one, [n], or a row per antiquant_group_size rows of weight."""
     name = "npu_weight_quant_batchmatmul"
     if dtypes.of(weight_dtype) == dtypes.HIFLOAT8:
@@ -230,7 +230,7 @@ def npu_quant_conv2d(
 
 
 def unpacked_weight(packed, rows, operator):
-    """int8 [rows, n] of int32 that holds eight in a row, or of the transpose of such."""
+    """Unpacks int32, which holds eight integers per element along the rows, or its transpose, to int8 [rows, n]."""
     if packed.size(-2) == rows:
         return unpack_int4(packed)
     fits = packed.size(-2) * 8 == rows

@@ -1,4 +1,4 @@
-"""LSTM and GRU by layers: weights are transposed, [in, gates * hidden], and every step's state is given back."""
+"""LSTM and GRU per layer: weights are transposed, [in, gates * hidden], and the states of all steps are returned."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Attention over keys that come part by part, as between the ranks of a ring."""
+"""Attention over parts of the keys, as in ring attention between ranks."""
 
 import torch
 
@@ -49,7 +49,7 @@ def npu_fusion_attention_grad(
     sink=None,
 ):
     """(dq, dk, dv, empty, empty): gradients of npu_fusion_attention without dropout, from its results softmax_max, softmax_sum
-    and attention_in; those may be of more keys than `key` holds. Layouts BSH, SBH, BSND and BNSD."""
+    and attention_in, which may cover more keys than `key` has. Layouts BSH, SBH, BSND and BNSD."""
     name = "npu_fusion_attention_grad"
     refuse(name, pse=pse, padding_mask=padding_mask, sink=sink)
     check(keep_prob == 1, name, "dropout is not offered; npu_fusion_attention is differentiable with it")

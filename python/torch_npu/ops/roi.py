@@ -34,9 +34,9 @@ def npu_roi_align(self, rois, spatial_scale, pooled_height, pooled_width, sample
 
 @op("npu_ps_roi_pooling(Tensor self, Tensor rois, float spatial_scale, int group_size, int output_dim) -> Tensor")
 def npu_ps_roi_pooling(self, rois, spatial_scale, group_size, output_dim):
-    """[batch * rois, output_dim, group_size, group_size]: bin (y, x) of a roi is the mean over that bin of channel
-    (output * group_size + y) * group_size + x. rois are [batch, 5, n] with rows image, x0, y0, x1, y1; an empty bin, or a roi of
-    an image that is not there, is 0."""
+    """[batch * rois, output_dim, group_size, group_size]: bin (y, x) of a roi is the mean over that bin of channel (output *
+    group_size + y) * group_size + x. rois are [batch, 5, n] with rows image, x0, y0, x1, y1. An empty bin, or a roi of an image
+    that does not exist, is 0."""
     name = "npu_ps_roi_pooling"
     check(rois.dim() == 3 and rois.size(1) == 5, name, f"rois are [batch, 5, n], not {list(rois.shape)}")
     channels = output_dim * group_size * group_size
@@ -68,7 +68,7 @@ def npu_ps_roi_pooling(self, rois, spatial_scale, group_size, output_dim):
 
 
 def _align(features, image, start, size, bins, samples):
-    """Rois of one number of samples; pairs are (x, y)."""
+    """npu_roi_align of rois with the same number of samples; pairs are (x, y)."""
     height, width = features.shape[2:]
     coordinates = []
     for axis in (0, 1):
@@ -84,7 +84,7 @@ def _align(features, image, start, size, bins, samples):
 
 
 def _hat(place, length):
-    """[rois, samples, length]: weights of linear interpolation at places; those beyond the border by more than a pixel are 0."""
+    """[rois, samples, length]: weights of linear interpolation at places; 0 for places more than a pixel outside."""
     inside = (place >= -1) & (place <= length)
     place = place.clamp(0, length - 1)
     pixel = torch.arange(length, device=place.device, dtype=place.dtype)

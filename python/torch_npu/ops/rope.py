@@ -20,7 +20,7 @@ def npu_rotary_mul(self, r1, r2, rotary_mode="half", rotate=None):
     " -> (Tensor, Tensor)"
 )
 def npu_apply_rotary_pos_emb(query, key, cos, sin, layout="BSND", rotary_mode="half"):
-    """npu_rotary_mul of query and of key; heads that are wider than cos keep what is beyond it."""
+    """npu_rotary_mul of query and of key; dimensions of a head beyond the width of cos are not changed."""
     name = "npu_apply_rotary_pos_emb"
     check(layout in ("BSND", "SBND", "BNSD", "TND"), name, f"layout is BSND, SBND, BNSD or TND, not {layout}")
     return tuple(_partial(x, cos, sin, rotary_mode, name) for x in (query, key))
@@ -28,7 +28,7 @@ def npu_apply_rotary_pos_emb(query, key, cos, sin, layout="BSND", rotary_mode="h
 
 @op("npu_interleave_rope(Tensor x, Tensor cos, Tensor sin) -> Tensor")
 def npu_interleave_rope(x, cos, sin):
-    """npu_rotary_mul of x with its even elements in front of its odd ones."""
+    """npu_rotary_mul of x, reordered to its even elements before its odd ones."""
     q = x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
     return q * cos + _rotated(q, "half", "npu_interleave_rope") * sin
 
@@ -39,7 +39,7 @@ def npu_interleave_rope(x, cos, sin):
 )
 def npu_mrope(positions, query, key, cos_sin_cache, head_size, *, mrope_section=None, rotary_mode="half", cache_mode="default"):
     """Rotates query and key, [tokens, heads * head_size], by the rows `positions` of the cache, which holds cosines and sines
-    side by side. Positions [3, tokens] take the columns of the three sections of mrope_section each from their own row."""
+    concatenated. With positions [3, tokens], row i supplies the columns of section i of mrope_section."""
     name = "npu_mrope"
     check(cache_mode in ("default", "interleave"), name, f"cache_mode is default or interleave, not {cache_mode}")
     cos, sin = cos_sin_cache[positions].chunk(2, -1)

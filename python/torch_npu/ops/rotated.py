@@ -44,7 +44,7 @@ def _boxes(boxes, queries, trans, operator):
 
 
 def _common(boxes, queries):
-    """The areas of the polygons whose corners are: corners of one box inside of the other, and crossings of edges."""
+    """The areas of the common polygons. Their corners are corners of one box inside the other, and crossings of edges."""
     boxes, queries = torch.broadcast_tensors(boxes, queries)
     a, b = _polygon(boxes), _polygon(queries)
     crossings, crossing = _crossings(a, b)
@@ -85,7 +85,7 @@ def _inside(points, boxes):
 
 
 def _crossings(a, b):
-    """(points [..., 16, 2], which of them are on both edges)."""
+    """(points [..., 16, 2], bool: whether a point is on both edges)."""
     start, run = a.unsqueeze(-2), (a.roll(-1, -2) - a).unsqueeze(-2)
     other_start, other_run = b.unsqueeze(-3), (b.roll(-1, -2) - b).unsqueeze(-3)
     cross = lambda u, v: u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]  # noqa: E731

@@ -1,9 +1,9 @@
-"""Moving and picking elements."""
+"""Moves and selects elements."""
 
 import torch
 from torch.nn import functional
 
-from .._offer import no_op
+from .._api_status import no_op
 from ._define import check, op
 
 
@@ -25,7 +25,7 @@ def npu_transpose(self, perm, require_contiguous=True):
 
 @op("npu_slice(Tensor self, int[] offsets, int[] size) -> Tensor", out="*, Tensor(a!) out")
 def npu_slice(self, offsets, size):
-    """What begins at offsets and has that size; -1 is the rest."""
+    """The slice that starts at offsets and has the given size; -1 means up to the end."""
     name = "npu_slice"
     check(len(offsets) == len(size) == self.dim(), name, f"{self.dim()} offsets and sizes, not {len(offsets)} and {len(size)}")
     for dim, (start, length) in enumerate(zip(offsets, size, strict=True)):
@@ -63,7 +63,7 @@ def npu_indexing(self, begin, end, strides, begin_mask=0, end_mask=0, ellipsis_m
 
 @op("npu_pad(Tensor input, int[] paddings) -> Tensor", called=lambda input_, paddings: ...)
 def npu_pad(input, paddings):
-    """Zeros before and after each dimension, from the first: (before 0, after 0, before 1, ...)."""
+    """Pads with zeros before and after each dimension: (before 0, after 0, before 1, ...)."""
     check(
         len(paddings) == 2 * input.dim(),
         "npu_pad",
@@ -87,7 +87,8 @@ def npu_broadcast(self, size):
 
 @op("npu_stride_add(Tensor self, Tensor other, Scalar offset1, Scalar offset2, Scalar c1_len) -> Tensor")
 def npu_stride_add(self, other, offset1, offset2, c1_len):
-    """self from channel offset1 plus other from channel offset2, 16 * c1_len channels; missing ones are zeros."""
+    """self starting at channel offset1 plus other starting at channel offset2, 16 * c1_len channels; missing channels are
+    zeros."""
     length = 16 * int(c1_len)
 
     def part(x, offset):
@@ -100,8 +101,7 @@ def npu_stride_add(self, other, offset1, offset2, c1_len):
 
 @op("npu_one_hot(Tensor self, int num_classes=-1, int depth=1, Scalar on_value=1, Scalar off_value=0) -> Tensor")
 def npu_one_hot(self, num_classes=-1, depth=1, on_value=1, off_value=0):
-    """float32: on_value where the index is that of the new dimension, which is the last one, or num_classes-th, and has depth
-    elements; off_value elsewhere."""
+    """float32: adds a dimension of depth elements, at the end or at num_classes: on_value at the index, off_value elsewhere."""
     hot = self.unsqueeze(-1) == torch.arange(depth, device=self.device, dtype=self.dtype)
     y = torch.where(hot, float(on_value), float(off_value)).to(torch.float32)
     return y if num_classes == -1 else y.movedim(-1, num_classes)
@@ -132,7 +132,7 @@ def npu_sort_v2(self, dim=-1, descending=False):
 
 @op("npu_scatter_nd_update(Tensor self, Tensor indices, Tensor updates) -> Tensor")
 def npu_scatter_nd_update(self, indices, updates):
-    """self, in which indices [..., d] of the first d dimensions hold the updates."""
+    """A copy of self with the updates at indices [..., d] of the first d dimensions."""
     return self.index_put(_places(self, indices, "npu_scatter_nd_update"), updates)
 
 
@@ -144,13 +144,13 @@ def npu_scatter_nd_update_(self, indices, updates):
 
 @op("npu_scatter(Tensor self, Tensor indices, Tensor updates, int dim) -> Tensor")
 def npu_scatter(self, indices, updates, dim):
-    """self, in which the element indices[i] of dim holds updates[i], for each place i of the other dimensions."""
+    """A copy of self: for each position i of the other dimensions, element indices[i] of dim is updates[i]."""
     return self.scatter(dim, indices.long().unsqueeze(dim), updates.unsqueeze(dim))
 
 
 @op("scatter_update(Tensor self, Tensor indices, Tensor updates, int axis) -> Tensor")
 def scatter_update(self, indices, updates, axis):
-    """self, in which updates lie along the axis, for batch b from indices[b] on."""
+    """A copy of self with the updates along the axis, for batch b starting at indices[b]."""
     return scatter_update_(self.clone(), indices, updates, axis)
 
 
@@ -169,7 +169,7 @@ def scatter_update_(self, indices, updates, axis):
 
 @op("npu_sign_bits_pack(Tensor self, int size) -> Tensor")
 def npu_sign_bits_pack(self, size):
-    """uint8 [size, n]: a bit per element, lowest first, 1 for what is not negative; the last byte is filled with 0."""
+    """uint8 [size, n]: a bit per element, lowest first, 1 if it is not negative. The last byte is padded with 0."""
     name = "npu_sign_bits_pack"
     check(self.dim() == 1 and self.is_floating_point(), name, "the input has one dimension and a floating type")
     bits = functional.pad((self >= 0).to(torch.int32), (0, -self.numel() % 8))
@@ -200,7 +200,7 @@ def npu_gather_sparse_index(input, index):
 @op("npu_prefetch(Tensor self, Tensor? dependency, int max_size, int offset=0) -> ()")
 @no_op("softnpu has no second-level cache to fill")
 def npu_prefetch(self, dependency, max_size, offset=0):
-    """Nothing: memory is where it is."""
+    """Does nothing: softnpu has no cache to prefetch into."""
     check(max_size > 0 and offset >= 0, "npu_prefetch", f"max_size {max_size} is more than 0, offset {offset} is not less")
 
 

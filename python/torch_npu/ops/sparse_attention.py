@@ -1,4 +1,4 @@
-"""Attention over chosen keys: by the indices of npu_lightning_indexer, or by a mask of blocks."""
+"""Attention over selected keys: by the indices of npu_lightning_indexer, or by a mask of blocks."""
 
 import torch
 
@@ -41,10 +41,10 @@ def npu_sparse_flash_attention(
     return_softmax_lse=False,
     sinks=None,
 ):
-    """(out, softmax_max, softmax_sum): attention of each query to the keys that lie in the blocks sparse_indices [..., N2,
-    count] names; -1 names none. query_rope and key_rope (attention_mode 2) are more of query and key; a sink per head takes
-    part in the softmax. Layouts and lengths are those of npu_lightning_indexer. The statistics, float32 [B, N2, S, N1 / N2] or
-    [N2, T, N1 / N2], are empty unless return_softmax_lse."""
+    """(out, softmax_max, softmax_sum): attention of each query to the keys in the blocks sparse_indices [..., N2, count]; -1 is
+    no block. query_rope and key_rope (attention_mode 2) are additional dimensions of query and key. A sink per head is included
+    in the softmax. Layouts and lengths are those of npu_lightning_indexer. The statistics, float32 [B, N2, S, N1 / N2] or [N2, T,
+    N1 / N2], are empty unless return_softmax_lse."""
     name = "npu_sparse_flash_attention"
     check(attention_mode in (0, 2), name, f"attention_mode is 0 or 2, not {attention_mode}")
     check((query_rope is None) == (key_rope is None), name, "query_rope and key_rope come together")
@@ -139,7 +139,7 @@ def npu_block_sparse_attention(
     softmax_lse_flag=0,
 ):
     """(out, lse): attention where block_sparse_mask, [B, N, blocks of queries, blocks of keys], is not 0, for blocks of
-    block_shape tokens. Layouts are BNSD, and TND with how long the sequences are. lse, float32 [B, N, S, 1] or [T, N, 1], the
+    block_shape tokens. Layouts are BNSD, and TND with the lengths of the sequences. lse, float32 [B, N, S, 1] or [T, N, 1], the
     log of the softmax' sum, is zero unless softmax_lse_flag."""
     name = "npu_block_sparse_attention"
     layouts = (q_input_layout, kv_input_layout)
@@ -157,7 +157,7 @@ def npu_block_sparse_attention(
                 for x, lengths in ((q, actual_seq_lengths), (k, actual_seq_lengths_kv))
             ]
             seen = seen & counts[0].unsqueeze(3) & counts[1].unsqueeze(2)
-            v = v.masked_fill(~counts[1].unsqueeze(3), 0)  # beyond the lengths it may be NaN, and 0 times NaN is NaN
+            v = v.masked_fill(~counts[1].unsqueeze(3), 0)  # values beyond the lengths may be NaN, and 0 times NaN is NaN
         out, most, total = _attend(q, k, v, scale_value, ~seen, None, False)
     else:
         check(actual_seq_lengths is not None, name, "the layout TND needs actual_seq_lengths and actual_seq_lengths_kv")

@@ -1,5 +1,5 @@
-"""The overflow flag of the current device, in the order of its current stream. It is set on devices that saturate, where
-torch.npu.utils.is_support_inf_nan() is False; elsewhere it stays clear.
+"""The overflow flag of the current device, read and cleared in the order of its current stream. Only devices that saturate set
+it: those where torch.npu.utils.is_support_inf_nan() is False.
 
     status = torch_npu.npu_get_float_status(torch_npu.npu_alloc_float_status(x))
     if status.cpu()[0] != 0:
@@ -16,14 +16,14 @@ _WORDS = 8
 
 @op("npu_alloc_float_status(Tensor self) -> Tensor")
 def npu_alloc_float_status(self):
-    """Eight zeros in float32, to be given to the other two."""
+    """Eight zeros in float32, the argument of the other two operators."""
     return torch.zeros(_WORDS, device=self.device)
 
 
 @op("npu_get_float_status(Tensor self, int mode=0) -> Tensor")
 def npu_get_float_status(self, mode=0):
-    """The flag as eight numbers, of which the first is not 0 if it is set: int32 on chips with bfloat16. Older ones write it to
-    `self` too, and give it in the dtype of `self`."""
+    """The flag as eight numbers; the first is not 0 if it is set. The dtype is int32 on chips with bfloat16. Older chips also
+    write it to `self` and return the dtype of `self`."""
     _check("npu_get_float_status", self, mode)
     status = torch.empty(16, dtype=torch.int32, device=self.device)
     with torch.npu.device(self.device):
@@ -37,7 +37,7 @@ def npu_get_float_status(self, mode=0):
 
 @op("npu_clear_float_status(Tensor self, int mode=0) -> Tensor")
 def npu_clear_float_status(self, mode=0):
-    """Clears the flag. Gives eight zeros, as npu_get_float_status does."""
+    """Clears the flag. Returns eight zeros in the form of npu_get_float_status."""
     _check("npu_clear_float_status", self, mode)
     with torch.npu.device(self.device):
         _C._npu_clear_overflow_flag()

@@ -1,4 +1,4 @@
-"""Optimizers that step on combined tensors: the formulas of torch.optim, in fewer launches (npu_fused_optim_base says how)."""
+"""Optimizers on combined tensors: the formulas of torch.optim with fewer launches (see npu_fused_optim_base)."""
 
 from .npu_fused_adadelta import NpuFusedAdadelta
 from .npu_fused_adam import NpuFusedAdam

@@ -1,16 +1,25 @@
 """torch.optim.Adadelta on combined tensors."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .npu_fused_optim_base import NpuFusedOptimizerBase, check
+
+if TYPE_CHECKING:
+    from torch.optim.optimizer import ParamsT
+
+    from .npu_fused_optim_base import Chunk
 
 
 class NpuFusedAdadelta(NpuFusedOptimizerBase):
-    def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0):
+    def __init__(self, params: ParamsT, lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0) -> None:
         check("NpuFusedAdadelta", rho=rho, eps=eps, weight_decay=weight_decay)
         if rho > 1:
             raise ValueError(f"NpuFusedAdadelta: rho must be at most 1, not {rho!r}")
         super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay})
 
-    def _step_chunk(self, chunk, group):
+    def _step_chunk(self, chunk: Chunk, group: dict[str, Any]) -> None:
         rho, eps = group["rho"], group["eps"]
         grad = chunk.grad.add(chunk.param, alpha=group["weight_decay"]) if group["weight_decay"] else chunk.grad
         square_avg, acc_delta = chunk.state("square_avg"), chunk.state("acc_delta")

@@ -1,18 +1,35 @@
 """torch.optim.Adam on combined tensors."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from .npu_fused_optim_base import NpuFusedOptimizerBase, check
+
+if TYPE_CHECKING:
+    from torch.optim.optimizer import ParamsT
+
+    from .npu_fused_optim_base import Chunk
 
 
 class NpuFusedAdam(NpuFusedOptimizerBase):
     _kernel = staticmethod(torch._fused_adam_)
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False):
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+    ) -> None:
         check(type(self).__name__, betas=betas, eps=eps, weight_decay=weight_decay)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad})
 
-    def _step_chunk(self, chunk, group):
+    def _step_chunk(self, chunk: Chunk, group: dict[str, Any]) -> None:
         self._kernel(
             [chunk.param],
             [chunk.grad],

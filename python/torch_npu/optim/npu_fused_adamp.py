@@ -1,24 +1,42 @@
-"""AdamP (Heo et al., 2020) on combined tensors: where a weight hardly changes but in length, that part of its step is left out.
+"""AdamP (Heo et al., 2020) on combined tensors: removes the radial part from the step of a scale-invariant weight.
 
-A weight of two or more dimensions is scale-invariant if its gradient is almost orthogonal to it, to each of its channels or to
-the whole: its cosine is below delta divided by the root of the size. Its step then loses its radial part, and its decay is
-wd_ratio of weight_decay. This is decided weight by weight, and without waiting for the device; the rest is done for all at once.
+A weight of two or more dimensions is scale-invariant if its gradient is almost orthogonal to it, per channel or as a whole: the
+cosine is below delta divided by the root of the size. Then its step loses the radial part, and its decay is wd_ratio times
+weight_decay. This is decided per weight on the device, without a wait. The rest is computed for all weights at once.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .npu_fused_optim_base import NpuFusedOptimizerBase, check
 
+if TYPE_CHECKING:
+    from torch.optim.optimizer import ParamsT
+
+    from .npu_fused_optim_base import Chunk
+
 
 class NpuFusedAdamP(NpuFusedOptimizerBase):
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, delta=0.1, wd_ratio=0.1, nesterov=False):
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        delta: float = 0.1,
+        wd_ratio: float = 0.1,
+        nesterov: bool = False,
+    ) -> None:
         check("NpuFusedAdamP", betas=betas, eps=eps, weight_decay=weight_decay, delta=delta, wd_ratio=wd_ratio)
         options = {"betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {"lr": lr, **options, "delta": delta, "wd_ratio": wd_ratio, "nesterov": nesterov})
 
-    def _step_chunk(self, chunk, group):
+    def _step_chunk(self, chunk: Chunk, group: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
         param, grad = chunk.param, chunk.grad
         exp_avg, exp_avg_sq = chunk.state("exp_avg"), chunk.state("exp_avg_sq")
@@ -37,8 +55,8 @@ class NpuFusedAdamP(NpuFusedOptimizerBase):
         param.add_(update, alpha=-group["lr"] / (1 - beta1**chunk.step))
 
 
-def _project(weight, grad, update, group):
-    """Takes the radial part out of the update, in place; gives the share of weight_decay that is left."""
+def _project(weight: torch.Tensor, grad: torch.Tensor, update: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
+    """Removes the radial part from the update in place. Returns the remaining share of weight_decay."""
     delta, eps = group["delta"], group["eps"]
     radial, found = torch.zeros_like(update), None
     for rows in (weight.shape[0], 1):

@@ -1,17 +1,26 @@
-"""Adam as BERT was trained with it, on combined tensors: no bias correction, weights decay beside the gradient, a schedule.
+"""The Adam of BERT on combined tensors: no bias correction, decoupled weight decay, a schedule of the rate.
 
 warmup: the share of t_total in which the rate grows; -1 for none. t_total: the steps of the schedule; -1 for a constant rate.
-schedule: warmup_linear, warmup_constant, warmup_cosine or warmup_poly. As published, warmup_linear without warm-up begins at half
-of the rate. max_grad_norm: the gradients of a group and dtype are first scaled to this norm; -1 for never.
+schedule: warmup_linear, warmup_constant, warmup_cosine or warmup_poly. As published, warmup_linear without a warm-up starts at
+half the rate. max_grad_norm: gradients of a group and dtype are first clipped to this norm; -1 for no clipping.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any
 
 from torch.optim.optimizer import required
 
 from .npu_fused_optim_base import NpuFusedOptimizerBase, check, clip
 
-# The share of the rate after the warm-up, from how much of t_total is over and how much of it is warm-up.
+if TYPE_CHECKING:
+    from torch.optim.optimizer import ParamsT
+
+    from .npu_fused_optim_base import Chunk
+
+
+# The factor of the rate after the warm-up; `done` and `warmup` are shares of t_total.
 _SCHEDULES = {
     "warmup_cosine": lambda done, warmup: 0.5 * (1.0 + math.cos(math.pi * done)),
     "warmup_constant": lambda done, warmup: 1.0,
@@ -23,17 +32,17 @@ _SCHEDULES = {
 class NpuFusedBertAdam(NpuFusedOptimizerBase):
     def __init__(
         self,
-        params,
-        lr=required,
-        warmup=-1,
-        t_total=-1,
-        schedule="warmup_linear",
-        b1=0.9,
-        b2=0.999,
-        e=1e-6,
-        weight_decay=0.01,
-        max_grad_norm=1.0,
-    ):
+        params: ParamsT,
+        lr: float = required,
+        warmup: float = -1,
+        t_total: int = -1,
+        schedule: str = "warmup_linear",
+        b1: float = 0.9,
+        b2: float = 0.999,
+        e: float = 1e-6,
+        weight_decay: float = 0.01,
+        max_grad_norm: float = 1.0,
+    ) -> None:
         if lr is required:
             raise ValueError("NpuFusedBertAdam needs a learning rate: NpuFusedBertAdam(params, lr=5e-5)")
         if warmup != -1 and not 0 <= warmup < 1:
@@ -44,7 +53,7 @@ class NpuFusedBertAdam(NpuFusedOptimizerBase):
         options = {"lr": lr, "schedule": schedule, "warmup": warmup, "t_total": t_total, "b1": b1, "b2": b2, "e": e}
         super().__init__(params, {**options, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm})
 
-    def _step_chunk(self, chunk, group):
+    def _step_chunk(self, chunk: Chunk, group: dict[str, Any]) -> None:
         param, grad = chunk.param, chunk.grad
         if group["max_grad_norm"] > 0:
             clip(grad, group["max_grad_norm"])
@@ -57,7 +66,7 @@ class NpuFusedBertAdam(NpuFusedOptimizerBase):
         param.add_(update, alpha=-_rate(group, chunk.step - 1))
 
 
-def _rate(group, steps):
+def _rate(group: dict[str, Any], steps: int) -> float:
     if group["t_total"] == -1:
         return group["lr"]
     done, warmup = steps / group["t_total"], group["warmup"]

@@ -1,27 +1,45 @@
-"""LAMB (You et al., 2019) on combined tensors: Adam without bias correction, each parameter's step scaled to its norm.
+"""LAMB (You et al., 2019) on combined tensors: Adam without bias correction; each parameter's step is scaled to its norm.
 
-The norm of a parameter counts up to 10. adam: all ratios are one. use_global_grad_norm: gradients are first divided by the norm
-of all of them, if that is above one.
+The norm of a parameter is limited to 10. adam: no scaling. use_global_grad_norm: gradients are first divided by their common norm
+if that is above one.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .npu_fused_optim_base import NpuFusedOptimizerBase, check
 
+if TYPE_CHECKING:
+    from torch.optim.optimizer import ParamsT
+
+    from .npu_fused_optim_base import Chunk
+
 
 class NpuFusedLamb(NpuFusedOptimizerBase):
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0, adam=False, use_global_grad_norm=False):
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        adam: bool = False,
+        use_global_grad_norm: bool = False,
+    ) -> None:
         check("NpuFusedLamb", betas=betas, eps=eps, weight_decay=weight_decay)
         options = {"betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {"lr": lr, **options, "adam": adam, "use_global_grad_norm": use_global_grad_norm})
 
-    def _before_step(self):
+    def _before_step(self) -> None:
         self._norm = None
         if self.defaults["use_global_grad_norm"] and self._grads:
             norms = [torch.linalg.vector_norm(grad.float()) for grad in self._grads.values()]
             self._norm = torch.linalg.vector_norm(torch.stack(norms)).clamp(min=1.0)
 
-    def _step_chunk(self, chunk, group):
+    def _step_chunk(self, chunk: Chunk, group: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
         param, grad = chunk.param, chunk.grad
         if self._norm is not None:

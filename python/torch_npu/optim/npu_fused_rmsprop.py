@@ -1,15 +1,33 @@
 """torch.optim.RMSprop on combined tensors."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .npu_fused_optim_base import NpuFusedOptimizerBase, check
+
+if TYPE_CHECKING:
+    from torch.optim.optimizer import ParamsT
+
+    from .npu_fused_optim_base import Chunk
 
 
 class NpuFusedRMSprop(NpuFusedOptimizerBase):
-    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False):
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+    ) -> None:
         check("NpuFusedRMSprop", alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum)
         options = {"alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum, "centered": centered}
         super().__init__(params, {"lr": lr, **options})
 
-    def _step_chunk(self, chunk, group):
+    def _step_chunk(self, chunk: Chunk, group: dict[str, Any]) -> None:
         alpha, param = group["alpha"], chunk.param
         grad = chunk.grad.add(param, alpha=group["weight_decay"]) if group["weight_decay"] else chunk.grad
         square_avg = chunk.state("square_avg")

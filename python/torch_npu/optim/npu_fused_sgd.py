@@ -1,13 +1,30 @@
 """torch.optim.SGD on combined tensors."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch.optim.optimizer import required
 
 from .npu_fused_optim_base import NpuFusedOptimizerBase, check
 
+if TYPE_CHECKING:
+    from torch.optim.optimizer import ParamsT
+
+    from .npu_fused_optim_base import Chunk
+
 
 class NpuFusedSGD(NpuFusedOptimizerBase):
-    def __init__(self, params, lr=required, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=False):
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = required,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+    ) -> None:
         if lr is required:
             raise ValueError("NpuFusedSGD needs a learning rate: NpuFusedSGD(params, lr=0.1)")
         check("NpuFusedSGD", momentum=momentum, weight_decay=weight_decay)
@@ -16,7 +33,7 @@ class NpuFusedSGD(NpuFusedOptimizerBase):
         options = {"momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov}
         super().__init__(params, {"lr": lr, **options})
 
-    def _step_chunk(self, chunk, group):
+    def _step_chunk(self, chunk: Chunk, group: dict[str, Any]) -> None:
         first = bool(group["momentum"]) and not chunk.has("momentum_buffer")
         torch._fused_sgd_(
             [chunk.param],

@@ -1,4 +1,4 @@
-"""The profiler by the names of NPU programs: torch.profiler, which records what the host does.
+"""The profiler under the names of the vendor's package. It is torch.profiler, which records the host.
 
     from torch_npu.profiler import profile, schedule, tensorboard_trace_handler
 
@@ -7,8 +7,8 @@
             train(batch)
             prof.step()
 
-Operators, their shapes, stacks, FLOPs and host times are recorded, with the tables of torch.profiler (key_averages). Records of
-the device itself (kernels, its memory, its metrics) are not made yet, and what only concerns them is checked and has no effect.
+It records operators with shapes, stacks, FLOPs and host times, and has the tables of torch.profiler (key_averages). The device
+(kernels, memory, metrics) is not recorded yet: options for it are checked and have no effect.
 """
 
 from torch.profiler import ProfilerActivity

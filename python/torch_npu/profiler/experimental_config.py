@@ -1,4 +1,9 @@
-"""Settings of the records of the device, checked where they are made."""
+"""Settings for records of the device. They are checked when they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 
 class ProfilerLevel:
@@ -34,41 +39,44 @@ class HostSystem:
     NUMA = "numa"
 
 
-def supported_profiler_level():
+def supported_profiler_level() -> set[str]:
     return _values(ProfilerLevel)
 
 
-def supported_ai_core_metrics():
+def supported_ai_core_metrics() -> set[str]:
     return _values(AiCMetrics)
 
 
-def supported_export_type():
+def supported_export_type() -> set[str]:
     return _values(ExportType)
 
 
 class _ExperimentalConfig:
-    """Which records are made of the device: none yet, so that these settings are checked and kept as attributes, and no more.
+    """Settings for records of the device. The device is not recorded yet: the settings are checked and stored as attributes.
 
-    aic_metrics are those of Level1 and Level2; at the other levels they are AiCMetrics.AiCoreNone."""
+    aic_metrics apply to Level1 and Level2; at the other levels they are AiCMetrics.AiCoreNone."""
+
+    msprof_tx: bool
+    mstx: bool
 
     def __init__(
         self,
-        profiler_level=ProfilerLevel.Level0,
-        aic_metrics=AiCMetrics.PipeUtilization,
-        l2_cache=False,
-        msprof_tx=False,
-        mstx=False,
-        data_simplification=True,
-        record_op_args=False,
-        op_attr=False,
-        gc_detect_threshold=None,
-        export_type=ExportType.Text,
-        host_sys=None,
-        mstx_domain_include=None,
-        mstx_domain_exclude=None,
-        sys_io=False,
-        sys_interconnection=False,
-    ):
+        profiler_level: str = ProfilerLevel.Level0,
+        aic_metrics: str = AiCMetrics.PipeUtilization,
+        l2_cache: bool = False,
+        msprof_tx: bool = False,
+        mstx: bool = False,
+        data_simplification: bool = True,
+        record_op_args: bool = False,
+        op_attr: bool = False,
+        gc_detect_threshold: float | None = None,
+        export_type: str | Sequence[str] = ExportType.Text,
+        host_sys: Sequence[str] | None = None,
+        mstx_domain_include: Sequence[str] | None = None,
+        mstx_domain_exclude: Sequence[str] | None = None,
+        sys_io: bool = False,
+        sys_interconnection: bool = False,
+    ) -> None:
         _one_of("profiler_level", profiler_level, ProfilerLevel)
         _one_of("aic_metrics", aic_metrics, AiCMetrics)
         self.profiler_level = profiler_level
@@ -77,10 +85,10 @@ class _ExperimentalConfig:
         switches = {"l2_cache": l2_cache, "msprof_tx": msprof_tx, "mstx": mstx, "data_simplification": data_simplification}
         switches |= {"record_op_args": record_op_args, "op_attr": op_attr}
         switches |= {"sys_io": sys_io, "sys_interconnection": sys_interconnection}
-        for name, value in switches.items():
-            if not isinstance(value, bool):
-                raise TypeError(f"_ExperimentalConfig: {name} must be True or False, not {value!r}")
-            setattr(self, name, value)
+        for name, switch in switches.items():
+            if not isinstance(switch, bool):
+                raise TypeError(f"_ExperimentalConfig: {name} must be True or False, not {switch!r}")
+            setattr(self, name, switch)
         self.export_type = [export_type] if isinstance(export_type, str) else _list("export_type", export_type)
         for value in self.export_type:
             _one_of("export_type", value, ExportType)
@@ -99,25 +107,25 @@ class _ExperimentalConfig:
             raise ValueError("_ExperimentalConfig: give mstx_domain_include or mstx_domain_exclude, not both")
 
     @property
-    def with_gc(self):
+    def with_gc(self) -> bool:
         return self.gc_detect_threshold is not None
 
     @property
-    def tx_enabled(self):
+    def tx_enabled(self) -> bool:
         return self.msprof_tx or self.mstx
 
 
-def _values(names):
+def _values(names: type) -> set[str]:
     return {value for name, value in vars(names).items() if not name.startswith("_")}
 
 
-def _one_of(name, value, names):
+def _one_of(name: str, value: Any, names: type) -> None:
     if not isinstance(value, str) or value not in _values(names):
         choices = ", ".join(f"{names.__name__}.{each}" for each in vars(names) if not each.startswith("_"))
         raise ValueError(f"_ExperimentalConfig: {name} must be one of {choices}, not {value!r}")
 
 
-def _list(name, value):
+def _list(name: str, value: Any) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):

@@ -1,14 +1,18 @@
-"""The profiler, and where its traces go (see torch_npu.profiler)."""
+"""The profiler, and the handler that writes its traces (see torch_npu.profiler)."""
+
+from __future__ import annotations
 
 import os
 import socket
 import time
 import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import torch.profiler
 
-from .._offer import no_op, not_offered
+from .._api_status import no_op, not_offered
 from .experimental_config import _ExperimentalConfig
 from .profiler_interface import supported_activities
 
@@ -16,23 +20,23 @@ __all__ = ["analyse", "profile", "supported_activities", "tensorboard_trace_hand
 
 
 class profile(torch.profiler.profile):
-    """torch.profiler.profile that records every thread. custom_trace_id_callback gives the name of a trace."""
+    """torch.profiler.profile for all threads. custom_trace_id_callback returns the name of a trace."""
 
     def __init__(
         self,
         *,
-        activities=None,
-        schedule=None,
-        on_trace_ready=None,
-        record_shapes=False,
-        profile_memory=False,
-        with_stack=False,
-        with_flops=False,
-        with_modules=False,
-        experimental_config=None,
-        custom_trace_id_callback=None,
-        use_cuda=None,
-    ):
+        activities: Iterable[Any] | None = None,
+        schedule: Callable[[int], Any] | None = None,
+        on_trace_ready: Callable[[Any], Any] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: _ExperimentalConfig | None = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        use_cuda: bool | None = None,
+    ) -> None:
         activities = set(supported_activities() if activities is None else activities)
         if not activities or not activities <= supported_activities():
             raise ValueError("profile: activities must be of ProfilerActivity.CPU and ProfilerActivity.NPU, as a list")
@@ -65,8 +69,13 @@ class profile(torch.profiler.profile):
     @classmethod
     @no_op("every thread is recorded")
     def enable_profiler_in_child_thread(
-        cls, record_shapes=False, profile_memory=False, with_stack=False, with_flops=False, with_modules=False
-    ):
+        cls,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+    ) -> None:
         given = {"record_shapes": record_shapes, "profile_memory": profile_memory, "with_stack": with_stack}
         for name, value in {**given, "with_flops": with_flops, "with_modules": with_modules}.items():
             if not isinstance(value, bool):
@@ -74,15 +83,17 @@ class profile(torch.profiler.profile):
 
     @classmethod
     @no_op("every thread is recorded until the profiler stops")
-    def disable_profiler_in_child_thread(cls):
+    def disable_profiler_in_child_thread(cls) -> None:
         pass
 
 
-def tensorboard_trace_handler(dir_name=None, worker_name=None, analyse_flag=True, async_mode=False):
+def tensorboard_trace_handler(
+    dir_name: str | None = None, worker_name: str | None = None, analyse_flag: bool = True, async_mode: bool = False
+) -> Callable[[Any], None]:
     """For on_trace_ready: writes WORKER_TIME_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json, a Chrome trace, under dir_name.
 
-    dir_name: the working directory if it is None. worker_name: host name and process by default. The trace is written at once,
-    whatever analyse_flag and async_mode say."""
+    dir_name: the working directory by default. worker_name: host name and PID by default. analyse_flag and async_mode have no
+    effect: the trace is written at once."""
     for name, value in (("analyse_flag", analyse_flag), ("async_mode", async_mode)):
         if not isinstance(value, bool):
             raise TypeError(f"tensorboard_trace_handler: {name} must be True or False, not {value!r}")
@@ -92,7 +103,7 @@ def tensorboard_trace_handler(dir_name=None, worker_name=None, analyse_flag=True
     folder = Path(dir_name or ".")
     folder.mkdir(parents=True, exist_ok=True)
 
-    def write(prof):
+    def write(prof: Any) -> None:
         now = time.time()
         moment = time.strftime("%Y%m%d%H%M%S", time.localtime(now)) + f"{int(now * 1000) % 1000:03}"
         output = folder / f"{worker}_{moment}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
@@ -102,5 +113,5 @@ def tensorboard_trace_handler(dir_name=None, worker_name=None, analyse_flag=True
     return write
 
 
-@not_offered("traces are written whole by tensorboard_trace_handler, and need no analysis")
-def analyse(profiler_path, max_process_number=320, export_type=None): ...
+@not_offered("tensorboard_trace_handler writes complete traces, which need no analysis")
+def analyse(profiler_path: str, max_process_number: int = 320, export_type: Any = None) -> None: ...

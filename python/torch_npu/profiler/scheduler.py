@@ -1,4 +1,6 @@
-"""Which steps are recorded."""
+"""The schedule of recorded steps."""
+
+from __future__ import annotations
 
 import torch.profiler
 from torch.profiler import ProfilerAction
@@ -7,11 +9,14 @@ __all__ = ["ProfilerAction", "Schedule"]
 
 
 class Schedule:
-    """Leaves out the first skip_first steps; then, `repeat` times or for ever (0), waits, warms up and records that many steps.
+    """Skips skip_first steps. Then repeats a cycle of `wait`, `warmup` and `active` steps, `repeat` times or without end (0).
 
-    With skip_first_wait the first cycle does not wait. Called with the number of a step, it gives what is done in that step."""
+    With skip_first_wait the first cycle has no wait. Calling the object with the number of a step returns the action of that
+    step."""
 
-    def __init__(self, wait, active, warmup=0, repeat=0, skip_first=0, skip_first_wait=0):
+    def __init__(
+        self, wait: int, active: int, warmup: int = 0, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
+    ) -> None:
         steps = {"wait": wait, "active": active, "warmup": warmup, "repeat": repeat, "skip_first": skip_first}
         for name, value in {**steps, "skip_first_wait": skip_first_wait}.items():
             least = 1 if name == "active" else 0
@@ -19,7 +24,7 @@ class Schedule:
                 raise ValueError(f"schedule: {name} must be a whole number of at least {least}, not {value!r}")
         self._action = torch.profiler.schedule(**steps, skip_first_wait=skip_first_wait)
 
-    def __call__(self, step):
+    def __call__(self, step: int) -> ProfilerAction:
         if step < 0:
             raise ValueError(f"schedule: a step must be at least 0, not {step}")
         return self._action(step)

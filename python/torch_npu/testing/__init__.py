@@ -1,4 +1,4 @@
-"""What unit tests of NPU programs use: a TestCase with tolerances, pairs of tensors on CPU and npu, tests for each dtype.
+"""Helpers for unit tests of NPU programs: a TestCase with tolerances, pairs of tensors on CPU and npu, tests for each dtype.
 
     from torch_npu.testing.testcase import TestCase, run_tests
     from torch_npu.testing.common_utils import create_common_tensor
@@ -11,8 +11,8 @@
     if __name__ == "__main__":
         run_tests()
 
-Tests that take TestCase from torch.testing._internal.common_utils and call assertEqual(a, b, prec=1e-4) fail there, since torch
-has no `prec` any more: import TestCase and run_tests from torch_npu.testing.testcase instead. Nothing of torch is patched.
+The TestCase of torch.testing._internal.common_utils no longer has the argument `prec` of assertEqual(a, b, prec=1e-4): import
+TestCase and run_tests from torch_npu.testing.testcase instead. This package does not patch torch.
 
-The environment variable SET_NPU_DEVICE is the number of the device that tests use, SEED what they seed with (666).
+The environment variable SET_NPU_DEVICE is the number of the device for tests, SEED is the seed (666 by default).
 """

@@ -1,8 +1,12 @@
-"""Tests of several processes. They need HCCL where they use npu tensors, and are skipped until it is there."""
+"""Decorators for tests with several processes. Tests with npu tensors need HCCL and are skipped until it is implemented."""
+
+from __future__ import annotations
 
 import functools
 import unittest
 from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -11,7 +15,7 @@ from ..distributed import is_hccl_available
 from ..distributed.distributed_c10d import NO_HCCL
 
 TestSkip = namedtuple("TestSkip", "exit_code, message")
-TestSkip.__test__ = False
+TestSkip.__test__ = False  # type: ignore[attr-defined]
 
 TEST_SKIPS = {
     "multi-npu": TestSkip(75, "needs several NPUs"),
@@ -21,12 +25,12 @@ TEST_SKIPS = {
 }
 
 
-def skipIfUnsupportMultiNPU(npu_number_needed):
-    """Decorates a test that needs so many devices."""
+def skipIfUnsupportMultiNPU(npu_number_needed: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorates a test: it is skipped if there are fewer devices."""
 
-    def decorate(func):
+    def decorate(func: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(func)
-        def run(*args, **kwargs):
+        def run(*args: Any, **kwargs: Any) -> Any:
             if torch.npu.device_count() < npu_number_needed:
                 raise unittest.SkipTest(f"needs {npu_number_needed} NPUs, but there are {torch.npu.device_count()}")
             return func(*args, **kwargs)
@@ -36,8 +40,8 @@ def skipIfUnsupportMultiNPU(npu_number_needed):
     return decorate
 
 
-def init_pg(backend="hccl", world_size=1, rank=0, file_name="file://"):
-    """A process group of hccl or gloo, whose processes meet in a file."""
+def init_pg(backend: str = "hccl", world_size: int = 1, rank: int = 0, file_name: str = "file://") -> None:
+    """Initialises a process group of hccl or gloo with a file as the rendezvous."""
     if backend not in ("hccl", "gloo"):
         raise RuntimeError(f'init_pg: backend must be "hccl" or "gloo", not {backend!r}')
     if backend == "hccl" and not is_hccl_available():
@@ -47,15 +51,15 @@ def init_pg(backend="hccl", world_size=1, rank=0, file_name="file://"):
         torch.npu.set_device(rank)
 
 
-def with_comms(func):
-    """Decorates a test of a class with world_size, rank, file_name and destroy_pg: it runs in a process group.
+def with_comms(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a test of a class with world_size, rank, file_name and destroy_pg: the test runs in a process group.
 
-    The group is of hccl where there are enough devices, else of gloo; without HCCL such a test is skipped."""
+    The backend is hccl if there are enough devices, else gloo. The test is skipped if it needs HCCL and HCCL is missing."""
     if func is None:
         raise RuntimeError("with_comms decorates a test, not None")
 
     @functools.wraps(func)
-    def run(self, *args, **kwargs):
+    def run(self: Any, *args: Any, **kwargs: Any) -> None:
         backend = "hccl" if torch.npu.device_count() >= self.world_size else "gloo"
         if backend == "hccl" and not is_hccl_available():
             raise unittest.SkipTest(NO_HCCL)

@@ -1,1 +1,2 @@
-"""Commands for users: `npu-smi` (smi.py). `python -m torch_npu.doctor` is one level up."""
+"""Commands for users: `npu-smi` (smi.py). A larger command has a package of its own here. `python -m torch_npu.doctor` is
+torch_npu/doctor.py."""

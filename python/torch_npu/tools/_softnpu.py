@@ -1,7 +1,9 @@
-"""The software device without torch: its library is loaded by itself, and no device is started.
+"""Loads the library of the software device without torch and without starting a device.
 
 for device in usage().devices: print(device.number, device.used, device.total)
 """
+
+from __future__ import annotations
 
 import ctypes
 import os
@@ -16,7 +18,7 @@ _REPLY = 4 << 20
 
 
 class Unavailable(Exception):
-    """There is no software device here, or it does not answer; the text says why and what to do."""
+    """The software device is missing or does not answer; the text says why and what to do."""
 
 
 @dataclass
@@ -29,7 +31,7 @@ class Process:
 
 @dataclass
 class Device:
-    """Of the host, by its own number: what ASCEND_RT_VISIBLE_DEVICES hides is there too. Bytes; `busy` is a share from 0 to 1."""
+    """A device of the host, also if ASCEND_RT_VISIBLE_DEVICES hides it. Sizes are bytes; `busy` is a share from 0 to 1."""
 
     number: int
     used: int
@@ -45,8 +47,8 @@ class Usage:
     devices: list[Device]
 
 
-def usage(seconds=0.0):
-    """What all processes of this user hold, and how busy streams were for so many seconds from now."""
+def usage(seconds: float = 0.0) -> Usage:
+    """The memory of all processes of this user, and how busy the streams are during the next `seconds`."""
     library = _load()
     before = _parse(_control(library, "usage"))
     if seconds <= 0:
@@ -58,8 +60,8 @@ def usage(seconds=0.0):
     return after
 
 
-def find_library():
-    """Where the library is that the plugin would load, if that is softnpu; CANN is not looked for."""
+def find_library() -> Path | None:
+    """The path of the softnpu library that the plugin would load, or None. CANN is not searched for."""
     asked = os.environ.get("TORCH_NPU_LIBRARY_PATH", "")
     if asked not in ("", "softnpu"):
         folders = [Path(asked, inner) for inner in ("", "lib64", "lib")]
@@ -67,7 +69,7 @@ def find_library():
     return next((path for folder in torch_npu.__path__ if (path := Path(folder, "lib", _LIBRARY)).exists()), None)
 
 
-def _load():
+def _load() -> ctypes.CDLL:
     path = find_library()
     asked = os.environ.get("TORCH_NPU_LIBRARY_PATH", "")
     if path is None and asked not in ("", "softnpu"):
@@ -84,15 +86,15 @@ def _load():
     return library
 
 
-def _control(library, command):
+def _control(library: ctypes.CDLL, command: str) -> str:
     reply = ctypes.create_string_buffer(_REPLY)
     if library.softnpuControl(command.encode(), reply, ctypes.c_size_t(_REPLY)) != 0:
         raise Unavailable((library.aclGetRecentErrMsg() or b"the software device gave no reason").decode(errors="replace"))
     return reply.value.decode(errors="replace")
 
 
-def _parse(text):
-    """The usage, and for each device how long its streams were busy at which time."""
+def _parse(text: str) -> tuple[Usage, list[tuple[int, int]]]:
+    """The usage, and for each device (nanoseconds that its streams were busy, time of the measurement)."""
     usage, times = Usage("", 0, []), []
     for line in text.splitlines():
         kind, _, rest = line.partition(" ")
@@ -105,7 +107,7 @@ def _parse(text):
             usage.devices.append(Device(number, used, total))
             times.append((busy, now))
         elif kind == "process":
-            number, pid, start, memory, name = rest.split(" ", 4)
-            if int(number) < len(usage.devices):
-                usage.devices[int(number)].processes.append(Process(int(pid), int(start), int(memory), name))
+            index, pid, start, memory, name = rest.split(" ", 4)
+            if int(index) < len(usage.devices):
+                usage.devices[int(index)].processes.append(Process(int(pid), int(start), int(memory), name))
     return usage, times

@@ -1,58 +1,62 @@
-"""What only a process that loads torch and the plugin can tell: one line of JSON for each step, so that a crash shows where.
+"""Loads torch and the plugin and tries the device. Prints one line of JSON per step, so that a crash shows the failing step.
 
     python torch_npu/tools/probe.py
 
-A script for torch_npu.doctor, which runs it and judges. A step that fails gives its error, and the steps behind it are left out.
+torch_npu.doctor runs this script. A failing step prints its error, and the steps after it are not run.
 """
 
+from __future__ import annotations
+
 import json
+import os
 import sys
+from typing import Any
 
 
-def _torch():
+def _torch() -> dict[str, Any]:
     import torch
 
     return {"version": torch.__version__, "path": torch.__file__, "threads": torch.get_num_threads()}
 
 
-def _plugin():
+def _plugin() -> dict[str, Any]:
     import torch_npu
 
     return {"version": torch_npu.__version__, "path": torch_npu.__file__}
 
 
-def _variables():
+def _variables() -> dict[str, Any]:
     import torch_npu
 
     return {"names": [row[0] for row in torch_npu._C._option_docs()]}
 
 
-def _library():
+def _library() -> dict[str, Any]:
     import torch
 
     return torch.npu.library_info()
 
 
-def _device_variables():
+def _device_variables() -> dict[str, Any]:
     import torch_npu
 
     return {"names": [line.split("\t")[0] for line in torch_npu.softnpu.control("options").splitlines()]}
 
 
-def _devices():
+def _devices() -> dict[str, Any]:
     import torch
 
     return {"count": torch.npu.device_count()}
 
 
-def _memory():
+def _memory() -> dict[str, Any]:
     import torch
 
     free, total = torch.npu.mem_get_info()
     return {"free": free, "total": total}
 
 
-def _product():
+def _product() -> dict[str, Any]:
     import torch
 
     a = torch.arange(12.0).view(3, 4)
@@ -71,10 +75,10 @@ _STEPS = {
     "memory": _memory,
     "product": _product,
 }
-_OPTIONAL = ("device_variables",)  # CANN has no such command
+_OPTIONAL = ("device_variables",)  # CANN does not have this command
 
 
-def main():
+def main() -> int:
     for name, step in _STEPS.items():
         try:
             print(json.dumps({"step": name, "found": step()}), flush=True)
@@ -87,4 +91,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # the doctor waits for this process, and its teardown has nothing to tell

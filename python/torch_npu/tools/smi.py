@@ -1,14 +1,16 @@
-"""npu-smi for the software device: what its devices hold, how busy they are, and which processes use them.
+"""npu-smi for the software device: memory in use, load and processes of its devices.
 
     npu-smi info                       # the table
     npu-smi info -t memory -i 0        # one device: board, common, health, memory, proc-mem or usages
     npu-smi info --json
 
-Devices are those of the host; all processes of this user are counted. No device is started and torch is not imported. AICore(%)
-is the share of a tenth of a second in which queued tasks ran; small ones, which run in the call that launches them, are not in
-it. Where the driver of a card is installed, its own npu-smi is run instead, unless TORCH_NPU_LIBRARY_PATH chooses softnpu. Exit
-status 1: there is no such device, or no answer; 2: wrong arguments.
+It shows all devices of the host and all processes of this user. It neither starts a device nor imports torch. AICore(%) is the
+share of a tenth of a second in which queued tasks ran; small tasks, which run in the call that launches them, are not counted. If
+the driver of a card is installed, its npu-smi is run instead, unless TORCH_NPU_LIBRARY_PATH selects softnpu. Exit status 1: the
+device does not exist or does not answer; 2: wrong arguments.
 """
+
+from __future__ import annotations
 
 import argparse
 import json
@@ -16,19 +18,22 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ..version import __version__
 from . import _softnpu
 
 _MIB = 1 << 20
+_Rows = list[tuple[str, Any]]
 _SAMPLE = 0.1
 _UNKNOWN = "n/a"
 _WIDTHS = (27, 15, 52)
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     _leave_to_driver(arguments)
     parser = _parser()
@@ -52,7 +57,7 @@ def main(arguments=None):
         return 130
 
 
-def _parser():
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="npu-smi", description="Shows the devices of softnpu, the software NPU.")
     parser.add_argument("-v", "--version", action="version", version=f"npu-smi version: {__version__} (softnpu)")
     commands = parser.add_subparsers(dest="command", metavar="info")
@@ -68,7 +73,7 @@ def _parser():
     return parser
 
 
-def _seconds(text):
+def _seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
@@ -78,11 +83,11 @@ def _seconds(text):
     return seconds
 
 
-def _needs_busy(options):
+def _needs_busy(options: argparse.Namespace) -> bool:
     return not options.list and not options.map and options.type in (None, "usages", "common")
 
 
-def _answer(usage, options):
+def _answer(usage: _softnpu.Usage, options: argparse.Namespace) -> str:
     if options.number is not None:
         usage.devices = [_chosen(usage, options.number, options.chip)]
     if options.json:
@@ -92,7 +97,7 @@ def _answer(usage, options):
             "\n\n" + _lines([("NPU ID", device.number), ("Chip Count", 1)]) for device in usage.devices
         )
     if options.map:
-        rows = [("NPU ID", "Chip ID", "Chip Logic ID", "Chip Name")]
+        rows: list[tuple[Any, ...]] = [("NPU ID", "Chip ID", "Chip Logic ID", "Chip Name")]
         rows += [(device.number, 0, device.number, _name(usage)) for device in usage.devices]
         return "\n".join("".join(f"{cell!s:<31}" for cell in row).rstrip() for row in rows)
     if options.type is not None:
@@ -100,7 +105,7 @@ def _answer(usage, options):
     return _table(usage)
 
 
-def _chosen(usage, number, chip):
+def _chosen(usage: _softnpu.Usage, number: int, chip: int) -> _softnpu.Device:
     if not 0 <= number < len(usage.devices):
         raise LookupError(f"there is no NPU {number}; this host has {len(usage.devices)}, 0 to {len(usage.devices) - 1}")
     if chip != 0:
@@ -108,19 +113,19 @@ def _chosen(usage, number, chip):
     return usage.devices[number]
 
 
-def _name(usage):
+def _name(usage: _softnpu.Usage) -> str:
     return usage.chip.removeprefix("Ascend")
 
 
-def _percent(share):
+def _percent(share: float | None) -> str:
     return _UNKNOWN if share is None else f"{share * 100:.0f}"
 
 
-def _board(usage, device):
+def _board(usage: _softnpu.Usage, device: _softnpu.Device) -> _Rows:
     return [("Product Name", "softnpu"), ("Chip Name", _name(usage)), ("Software Version", __version__), ("Chip Count", 1)]
 
 
-def _common(usage, device):
+def _common(usage: _softnpu.Usage, device: _softnpu.Device) -> _Rows:
     return [
         ("Aicore Usage Rate(%)", _percent(device.busy)),
         ("HBM Usage Rate(%)", _percent(device.used / device.total)),
@@ -129,11 +134,11 @@ def _common(usage, device):
     ]
 
 
-def _health(usage, device):
+def _health(usage: _softnpu.Usage, device: _softnpu.Device) -> _Rows:
     return [("Health", "OK")]
 
 
-def _memory(usage, device):
+def _memory(usage: _softnpu.Usage, device: _softnpu.Device) -> _Rows:
     return [
         ("HBM Capacity(MB)", device.total // _MIB),
         ("HBM Usage(MB)", device.used // _MIB),
@@ -142,14 +147,14 @@ def _memory(usage, device):
     ]
 
 
-def _process_memory(usage, device):
-    rows = [("Processes", len(device.processes))]
+def _process_memory(usage: _softnpu.Usage, device: _softnpu.Device) -> _Rows:
+    rows: _Rows = [("Processes", len(device.processes))]
     for process in device.processes:
         rows += [("Process id", process.pid), ("Process name", process.name), ("Process memory(MB)", process.memory // _MIB)]
     return rows
 
 
-def _usages(usage, device):
+def _usages(usage: _softnpu.Usage, device: _softnpu.Device) -> _Rows:
     return [
         ("HBM Capacity(MB)", device.total // _MIB),
         ("HBM Usage Rate(%)", _percent(device.used / device.total)),
@@ -169,11 +174,11 @@ _TYPES = {
 }
 
 
-def _lines(rows):
+def _lines(rows: Iterable[tuple[str, Any]]) -> str:
     return "\n".join(f"\t{name:<31}: {value}" for name, value in rows)
 
 
-def _table(usage):
+def _table(usage: _softnpu.Usage) -> str:
     whole = sum(_WIDTHS) + 2
     thin, thick = ("+" + "+".join(stroke * width for width in _WIDTHS) + "+" for stroke in "-=")
     lines = ["+" + "-" * whole + "+", _row([f"npu-smi {__version__}", "softnpu, a software device"], (33, whole - 34)), thin]
@@ -200,13 +205,13 @@ def _table(usage):
     return "\n".join(lines)
 
 
-def _row(cells, widths=_WIDTHS):
+def _row(cells: Sequence[Any], widths: tuple[int, ...] = _WIDTHS) -> str:
     between = "|" if widths is _WIDTHS else " "
     return "|" + between.join(f" {cell!s:<{width - 1}}" for cell, width in zip(cells, widths, strict=True)) + "|"
 
 
-def _leave_to_driver(arguments):
-    """Runs the npu-smi of a card's driver in place of this process, if there is one."""
+def _leave_to_driver(arguments: Sequence[str]) -> None:
+    """Replaces this process by the npu-smi of a card's driver, if there is one."""
     if os.environ.get("TORCH_NPU_LIBRARY_PATH", "") != "":
         return
     for folder in os.get_exec_path():
@@ -216,7 +221,7 @@ def _leave_to_driver(arguments):
             os.execv(path, [path, *arguments])
 
 
-def _is_ours(path):
+def _is_ours(path: str) -> bool:
     try:
         with Path(path).open("rb") as script:
             return b"torch_npu" in script.read(4096)

@@ -1,4 +1,4 @@
-"""Helpers of programs for NPUs: combined tensors, counted FLOPs, bound threads, checkpoints written beside the training."""
+"""Helpers: combined tensors, a FLOP counter, thread affinity, asynchronous checkpoints."""
 
 from ..npu.utils import get_cann_version
 from .affinity import reset_thread_affinity, set_thread_affinity

@@ -1,14 +1,17 @@
-"""What a report of an error needs to say about the machine: `python -m torch_npu.utils.collect_env`.
+"""Information about the machine for bug reports: `python -m torch_npu.utils.collect_env`.
 
     print(get_pretty_env_info())
 
 Built on torch.utils.collect_env, with torch_npu and CANN in place of CUDA.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 from collections import namedtuple
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.utils import collect_env as _torch
@@ -70,8 +73,8 @@ _LINES = {
 }
 
 
-def check_path_owner_consistent(path):
-    """Raises RuntimeError unless the path exists and belongs to this user or to root: another one could change what is run."""
+def check_path_owner_consistent(path: str) -> None:
+    """Raises RuntimeError unless the path exists and belongs to this user or to root. Another user could replace its files."""
     try:
         owner = os.stat(path).st_uid
     except OSError as error:
@@ -80,8 +83,8 @@ def check_path_owner_consistent(path):
         raise RuntimeError(f"the path {path} belongs to user {owner}, neither to this user nor to root")
 
 
-def check_directory_path_readable(path):
-    """Raises RuntimeError unless the path is a folder, no link, owned as above, whose files can be listed."""
+def check_directory_path_readable(path: str) -> None:
+    """Raises RuntimeError unless the path is a readable folder, not a link, that check_path_owner_consistent accepts."""
     check_path_owner_consistent(path)
     if os.path.islink(path):
         raise RuntimeError(f"the path {path} is a link; name the folder itself")
@@ -91,8 +94,8 @@ def check_directory_path_readable(path):
         raise RuntimeError(f"the folder {path} cannot be read; its mode forbids it")
 
 
-def get_cann_version():
-    """Such as 8.5.0, followed by (softnpu) where that is the device library."""
+def get_cann_version() -> str:
+    """Such as 8.5.0, followed by (softnpu) if that is the device library."""
     from . import get_cann_version as of_package
 
     try:
@@ -102,21 +105,21 @@ def get_cann_version():
         return f"{_UNKNOWN}: {str(error).splitlines()[0]}"
 
 
-def get_torch_npu_version():
+def get_torch_npu_version() -> str:
     import torch_npu
 
     return torch_npu.__version__
 
 
-def get_torch_npu_install_path():
+def get_torch_npu_install_path() -> str:
     """The folder of the package."""
     import torch_npu
 
     return str(Path(torch_npu.__file__).parent)
 
 
-def get_env_info():
-    """A SystemEnv. Starts no device; runs compilers and pip to ask for their versions."""
+def get_env_info() -> SystemEnv:
+    """A SystemEnv. Runs compilers and pip for their versions; does not start a device."""
     found = _torch.get_env_info()
     own = ("torch_npu_version", "cann_version", "caching_allocator_config")
     return SystemEnv(
@@ -127,8 +130,8 @@ def get_env_info():
     )
 
 
-def pretty_str(envinfo):
-    """The SystemEnv as text: a line for each value, then the processor and the packages."""
+def pretty_str(envinfo: SystemEnv) -> str:
+    """The SystemEnv as text: a line per value, then the processor and the packages."""
     lines = [f"{label}: {_text(getattr(envinfo, name))}" for name, label in _LINES.items()]
     lines += ["", "CPU:", _text(envinfo.cpu_info), "", "Packages:"]
     lines += [f"[{envinfo.pip_version or 'pip'}] {line}" for line in (envinfo.pip_packages or "").splitlines()]
@@ -136,17 +139,17 @@ def pretty_str(envinfo):
     return "\n".join(lines)
 
 
-def _text(value):
+def _text(value: Any) -> str:
     if value is None:
         return _UNKNOWN
     return str(value) or "N/A"
 
 
-def get_pretty_env_info():
+def get_pretty_env_info() -> str:
     return pretty_str(get_env_info())
 
 
-def main():
+def main() -> None:
     print("Collecting environment information...")
     print(get_pretty_env_info())
 

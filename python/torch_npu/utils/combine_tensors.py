@@ -1,17 +1,21 @@
-"""Many tensors as one: combined, they lie side by side in one flat tensor, and one operator works on all of them.
+"""Combines tensors: they become views of one flat tensor, so that one operator works on all of them.
 
-    flat = npu_combine_tensors([a, b])     # a and b are now views of flat, with the shapes, strides and values that they had
-    flat.zero_()                           # so are a and b
+    flat = npu_combine_tensors([a, b])     # a and b are now views of flat, with the same shapes, strides and values
+    flat.zero_()                           # a and b are zero too
     get_part_combined_tensor(flat, a.numel(), b.numel())     # the part of b, flat
 
-Whatever was a view of `a` before keeps its old memory.
+Earlier views of `a` keep the old memory.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 import torch
 
 
-def npu_combine_tensors(list_of_tensor, require_copy_value=True):
-    """The flat tensor, or None where there is no element. With require_copy_value=False all become zero."""
+def npu_combine_tensors(list_of_tensor: Iterable[torch.Tensor], require_copy_value: bool = True) -> torch.Tensor | None:
+    """The flat tensor, or None if there are no elements. With require_copy_value=False all values become zero."""
     tensors = list(list_of_tensor)
     _check(tensors)
     if not sum(tensor.numel() for tensor in tensors):
@@ -22,8 +26,8 @@ def npu_combine_tensors(list_of_tensor, require_copy_value=True):
     return combined
 
 
-def get_part_combined_tensor(combined_tensor, index, size):
-    """`size` elements from `index` on, as a flat view; None where there is nothing."""
+def get_part_combined_tensor(combined_tensor: torch.Tensor | None, index: int, size: int) -> torch.Tensor | None:
+    """`size` elements starting at `index`, as a flat view; None if there are none."""
     if combined_tensor is None or size == 0:
         return None
     if index < 0 or size < 0 or index + size > combined_tensor.numel():
@@ -33,8 +37,8 @@ def get_part_combined_tensor(combined_tensor, index, size):
     return combined_tensor.view(-1)[index : index + size]
 
 
-def is_combined_tensor_valid(combined_tensor, list_of_tensor):
-    """Whether all of these tensors lie in the combined one."""
+def is_combined_tensor_valid(combined_tensor: torch.Tensor | None, list_of_tensor: Sequence[torch.Tensor | None]) -> bool:
+    """Whether all of these tensors are in the memory of the combined one."""
     if not list_of_tensor:
         return True
     if combined_tensor is None:
@@ -45,8 +49,8 @@ def is_combined_tensor_valid(combined_tensor, list_of_tensor):
 
 
 @torch.no_grad()
-def move_into(combined, tensors, copy=True):
-    """Makes dense tensors views of a flat one, from its first element on."""
+def move_into(combined: torch.Tensor, tensors: Sequence[torch.Tensor], copy: bool = True) -> None:
+    """Makes dense tensors consecutive views of a flat one."""
     views = split_like(combined, tensors)
     if copy and views:
         torch._foreach_copy_(views, [tensor.detach() for tensor in tensors])
@@ -54,8 +58,8 @@ def move_into(combined, tensors, copy=True):
         tensor.data = view
 
 
-def split_like(flat, tensors):
-    """Views of a flat tensor, one after the other, with the shapes and strides of dense tensors."""
+def split_like(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Consecutive views of a flat tensor, with the shapes and strides of dense tensors."""
     views, offset = [], flat.storage_offset()
     for tensor in tensors:
         views.append(flat.as_strided(tensor.shape, tensor.stride(), offset))
@@ -63,12 +67,12 @@ def split_like(flat, tensors):
     return views
 
 
-def is_dense(tensor):
-    """Whether its elements fill a range of memory, in any order of the dimensions."""
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the elements fill a range of memory without gaps, in any order of the dimensions."""
     return tensor.is_contiguous() or torch.empty_like(tensor, device="meta").stride() == tensor.stride()
 
 
-def _check(tensors):
+def _check(tensors: Sequence[torch.Tensor]) -> None:
     for index, tensor in enumerate(tensors):
         if not isinstance(tensor, torch.Tensor):
             raise RuntimeError(f"tensors to combine must be tensors, but number {index} is {tensor!r}")

@@ -1,4 +1,4 @@
-"""Builds C++ extensions that use the device: what torch.utils.cpp_extension does, with torch_npu's headers and library.
+"""Builds C++ extensions that use the device: torch.utils.cpp_extension with the headers and the library of torch_npu.
 
     # setup.py
     from setuptools import setup
@@ -10,11 +10,15 @@
     # or, compiled when the program runs
     my_ops = load("my_ops", ["my_ops.cpp"])
 
-docs/extending.md works an example through.
+docs/extending.md has an example.
 """
 
+from __future__ import annotations
+
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import setuptools
 from torch.utils import cpp_extension
@@ -25,21 +29,21 @@ _PACKAGE = Path(__file__).absolute().parents[1]
 _STANDARD = "-std=c++20"
 
 
-def include_paths():
-    """Where the headers of torch_npu, of AscendCL and of torch are."""
+def include_paths() -> list[str]:
+    """The folders of the headers of torch_npu, AscendCL and torch."""
     return [str(_PACKAGE / "include"), *cpp_extension.include_paths()]
 
 
-def library_paths():
-    """Where libtorch_npu.so and the libraries of torch are."""
+def library_paths() -> list[str]:
+    """The folders of libtorch_npu.so and the libraries of torch."""
     return [str(_PACKAGE / "lib"), *cpp_extension.library_paths()]
 
 
-def NpuExtension(name, sources, *args, **kwargs):
+def NpuExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) -> setuptools.Extension:
     """A setuptools.Extension for C++ code that uses torch and the device; build it with torch.utils.cpp_extension.BuildExtension.
 
-    All arguments are those of setuptools.Extension; what they name comes before what torch_npu adds. The code is C++20 unless
-    extra_compile_args has another -std. AscendCL is not linked: see NPU_ACL in torch_npu/extension.h.
+    The arguments are those of setuptools.Extension. Folders and libraries of the caller come before those of torch_npu. The code
+    is C++20 unless extra_compile_args has another -std. AscendCL is not linked: see NPU_ACL in torch_npu/extension.h.
     """
     parameters = list(inspect.signature(setuptools.Extension.__base__).parameters)[2:]
     if len(args) > len(parameters):
@@ -57,20 +61,20 @@ def NpuExtension(name, sources, *args, **kwargs):
 
 
 def load(
-    name,
-    sources,
-    extra_cflags=None,
-    extra_ldflags=None,
-    extra_include_paths=None,
-    build_directory=None,
-    verbose=False,
-    is_python_module=True,
-    is_standalone=False,
-    keep_intermediates=True,
-):
-    """Compiles an extension now, unless that was done before, and loads it: torch.utils.cpp_extension.load for NPUs.
+    name: str,
+    sources: str | Sequence[str],
+    extra_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[str] | None = None,
+    build_directory: str | None = None,
+    verbose: bool = False,
+    is_python_module: bool = True,
+    is_standalone: bool = False,
+    keep_intermediates: bool = True,
+) -> Any:
+    """Compiles an extension, if it is not up to date, and loads it: torch.utils.cpp_extension.load for NPUs.
 
-    Returns the module, or with is_python_module=False nothing, for libraries that only register operators. Needs Ninja.
+    Returns the module. With is_python_module=False, for libraries that only register operators, it returns None. Needs Ninja.
     """
     for option, value in {"extra_cflags": extra_cflags, "extra_ldflags": extra_ldflags}.items():
         if value is not None and not isinstance(value, (list, tuple)):
@@ -91,7 +95,7 @@ def load(
     )
 
 
-def _with_standard(options):
+def _with_standard(options: Any) -> Any:
     if isinstance(options, dict):
         return {**options, "cxx": _with_standard(options.get("cxx", []))}
     return list(options) if any(option.startswith("-std=") for option in options) else [*options, _STANDARD]

@@ -1,4 +1,4 @@
-"""One recorded step of a training loop, after which the program ends.
+"""Records one step of a training loop and then ends the program.
 
     profile = Profile(start_step=10, save_path="./npu_profiling", profile_type="TORCH")
     for batch in loader:
@@ -6,14 +6,18 @@
         train(batch)
         profile.end()     # after the tenth step: writes the trace and calls sys.exit()
 
-profile_type: TORCH records with torch.autograd.profiler, ASCEND_PROFILER with torch_npu.profiler; None records nothing and never
-ends the program. All calls of Profile give the same object.
+profile_type: TORCH records with torch.autograd.profiler, ASCEND_PROFILER with torch_npu.profiler. None records nothing and does
+not end the program. All calls of Profile return the same object.
 """
+
+from __future__ import annotations
 
 import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -25,12 +29,12 @@ _OPTIONS = {
 }
 
 
-def Singleton(cls):
-    """Decorates a class: the first call makes the object, and later calls give it."""
+def Singleton(cls: type) -> Callable[..., Any]:
+    """Class decorator: the first call makes the object, later calls return it."""
 
-    made = []
+    made: list[Any] = []
 
-    def get(*args, **kwargs):
+    def get(*args: Any, **kwargs: Any) -> Any:
         if not made:
             made.append(cls(*args, **kwargs))
         return made[0]
@@ -41,22 +45,22 @@ def Singleton(cls):
 class _Profile:
     def __init__(
         self,
-        start_step=10,
-        save_path="./npu_profiling",
-        profile_type=None,
-        use_npu=True,
-        record_shape=True,
-        experimental_config=None,
-        **kwargs,
-    ):
+        start_step: int = 10,
+        save_path: str = "./npu_profiling",
+        profile_type: str | None = None,
+        use_npu: bool = True,
+        record_shape: bool = True,
+        experimental_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
         if profile_type in ("CANN", "GE"):
             warnings.warn(f"Profile: there is no profile_type {profile_type} here, nothing is recorded; use TORCH", stacklevel=3)
             profile_type = None
         if profile_type not in (None, *_OPTIONS):
             raise ValueError(f"Profile: profile_type must be None, TORCH or ASCEND_PROFILER, not {profile_type!r}")
-        unknown = set(kwargs) - _OPTIONS.get(profile_type, set(kwargs))
+        unknown = set(kwargs) - _OPTIONS.get(profile_type or "", set(kwargs))
         if unknown:
-            allowed = ", ".join(sorted(_OPTIONS[profile_type]))
+            allowed = ", ".join(sorted(_OPTIONS[profile_type or ""]))
             raise ValueError(f"Profile: {profile_type} has no option {', '.join(sorted(unknown))}; it takes {allowed}")
         self.start_step, self.save_path, self.profile_type = start_step, save_path, profile_type
         self._step, self._in_step = 0, False
@@ -71,7 +75,7 @@ class _Profile:
                 **{"record_shapes": record_shape, **kwargs},
             )
 
-    def start(self):
+    def start(self) -> None:
         """Begins a step."""
         if self._in_step:
             raise RuntimeError("Profile: start() was called twice; call end() after each step")
@@ -80,8 +84,8 @@ class _Profile:
         if self.profile_type and self._step == self.start_step:
             self.prof.__enter__()
 
-    def end(self):
-        """Ends a step; the recorded one ends the program."""
+    def end(self) -> None:
+        """Ends a step. After the recorded step it writes the trace and ends the program."""
         if not self._in_step:
             raise RuntimeError("Profile: end() was called without start()")
         self._in_step = False

@@ -1,13 +1,16 @@
-"""torch.load, and torch.save that does not wait for the disk.
+"""torch.load, and a torch.save that writes in a thread.
 
-writing = save_async(model.state_dict(), "checkpoint.pt")    # the values of now, whatever is trained on
-writing.join()                                               # where the file is needed at once
+writing = save_async(model.state_dict(), "checkpoint.pt")    # saves the current values
+writing.join()                                               # waits for the file
 """
+
+from __future__ import annotations
 
 import io
 import os
 import pickle
 import threading
+from typing import IO, Any
 
 import torch
 from torch import load
@@ -16,17 +19,17 @@ __all__ = ["load", "save_async"]
 
 
 def save_async(
-    obj,
-    f,
-    pickle_module=pickle,
-    pickle_protocol=2,
-    _use_new_zipfile_serialization=True,
-    _disable_byteorder_record=False,
-    model=None,
-):
-    """torch.save(obj, f): what is saved is taken before it returns, and written by the thread that it returns.
+    obj: object,
+    f: str | os.PathLike[str] | IO[bytes],
+    pickle_module: Any = pickle,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+    model: torch.nn.Module | None = None,
+) -> threading.Thread:
+    """torch.save(obj, f) in two parts: it copies the values before it returns, and returns the thread that writes the file.
 
-    The process does not end before that thread. model is not needed, and may be left out: nothing of it is read later."""
+    The process does not end before that thread. model is checked and not used."""
     if model is not None and not isinstance(model, torch.nn.Module):
         raise TypeError(f"save_async: model must be a torch.nn.Module or None, not {type(model).__name__}")
     taken = io.BytesIO()
@@ -37,7 +40,7 @@ def save_async(
     return thread
 
 
-def _write(taken, file, close):
+def _write(taken: io.BytesIO, file: IO[bytes], close: bool) -> None:
     try:
         file.write(taken.getbuffer())
         file.flush()

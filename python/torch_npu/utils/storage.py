@@ -1,4 +1,4 @@
-"""The name by which checkpoints of the real package call for a tensor on npu, see _checkpoints.py."""
+"""The function that checkpoints of the vendor's package refer to; see _checkpoints.py."""
 
 from .._checkpoints import _rebuild_npu_tensor  # noqa: F401
 

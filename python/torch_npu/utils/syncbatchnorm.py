@@ -1,10 +1,14 @@
-"""Batch normalisation over the batches of all processes of a group: the function under a SyncBatchNorm module.
+"""Batch normalisation over the batches of all processes of a group: the autograd function of a SyncBatchNorm module.
 
     out = SyncBatchNorm.apply(x, weight, bias, running_mean, running_var, eps, momentum, process_group, world_size)
 
-With world_size 1 no process group is needed. A gloo group takes tensors of the CPU only; the statistics, two numbers per channel,
-go through the CPU then.
+With world_size 1 no process group is needed. A gloo group accepts only CPU tensors, so the statistics (two numbers per channel)
+are copied to the CPU for it.
 """
+
+from __future__ import annotations
+
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -12,7 +16,18 @@ import torch.distributed as dist
 
 class SyncBatchNorm(torch.autograd.Function):
     @staticmethod
-    def forward(self, input_tensor, weight, bias, running_mean, running_var, eps, momentum, process_group, world_size):
+    def forward(
+        self: Any,
+        input_tensor: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        running_mean: torch.Tensor,
+        running_var: torch.Tensor,
+        eps: float,
+        momentum: float,
+        process_group: Any,
+        world_size: int,
+    ) -> torch.Tensor:
         if world_size > 1 and not (dist.is_available() and dist.is_initialized()):
             raise RuntimeError(
                 f"SyncBatchNorm for {world_size} processes needs torch.distributed.init_process_group first, or world_size=1"
@@ -37,7 +52,7 @@ class SyncBatchNorm(torch.autograd.Function):
         return torch.batch_norm_elemt(input_tensor, weight, bias, mean, invstd, eps)
 
     @staticmethod
-    def backward(self, grad_output):
+    def backward(self: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         input_tensor, weight, mean, invstd, counts = self.saved_tensors
         needs_input, needs_weight, needs_bias = self.needs_input_grad[:3]
         grad_output = grad_output.contiguous()
@@ -54,7 +69,7 @@ class SyncBatchNorm(torch.autograd.Function):
         return grad_input, grad_weight if needs_weight else None, grad_bias if needs_bias else None, *[None] * 6
 
 
-def _gather(values, group, world_size):
+def _gather(values: torch.Tensor, group: Any, world_size: int) -> torch.Tensor:
     """The values of every process, as rows."""
     if world_size == 1:
         return values.unsqueeze(0)

@@ -8,8 +8,8 @@ namespace {
 
 bool packed(aclDataType dtype) { return dtype == ACL_FLOAT16 || dtype == ACL_BF16; }
 
-// ATen rounds alpha * b in the last elements of a row and not in the others, in half precision and where b is one number for the
-// row: the engine follows where the product is exact.
+// In half precision, and where b is one number for the row, ATen rounds alpha * b in the last elements of a row but not in the
+// others. The engine takes such a call only if the product is exact.
 bool exact_product(const at::Scalar& alpha) { return std::abs(alpha.toDouble()) == 1; }
 
 bool repeats(const TensorView& out, const TensorView& input) {

@@ -1,7 +1,7 @@
-// What every try_ function does: find the output, see that types suit, turn host scalars into the loop's types, walk.
+// The parts of a try_ function: find the output, check the types, convert host scalars to the types of the loop, run the loop.
 //
 // A try_ function gets the tensors and scalars of an aclnn function in the order of its parameters. An in-place function has no
-// tensor for the output: it is the first input. False means that nothing was written and that ATen has to take the call.
+// tensor for the output, which is the first input. False means that nothing was written and that ATen must run the operation.
 #pragma once
 
 #include <c10/core/Scalar.h>
@@ -12,18 +12,18 @@
 
 namespace softnpu::ops::engine {
 
-// -1 where the engine has no such type.
+// -1 if the engine has no such type.
 int type_of(aclDataType dtype);
 
 inline const TensorView& output(const TensorView* tensors, int tensor_count, int inputs) {
   return tensor_count > inputs ? tensors[inputs] : tensors[0];
 }
 
-// Puts `scalar` into values[index] as ATen would convert it next to a tensor of type `dtype`. False where ATen would promote,
-// complain or round: complex numbers, fractions next to integers, numbers out of range.
+// Stores `scalar` in values[index], converted as ATen does for a tensor of type `dtype`. False if ATen would promote the type,
+// refuse the number or round it: complex numbers, fractions for integer tensors, numbers out of range.
 bool set_value(const at::Scalar& scalar, aclDataType dtype, int index, Values& values);
 
-// Whether the value is the same in `dtype`: half precision has few of them.
+// Whether `dtype` holds the exact value; half precision often does not.
 bool exact_in(const at::Scalar& scalar, aclDataType dtype);
 
 // All operands have one type.

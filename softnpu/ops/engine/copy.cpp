@@ -8,7 +8,7 @@
 namespace softnpu::ops::engine {
 namespace {
 
-// log2 of an element's bytes, -1 for a type that has none.
+// log2 of the bytes of an element; -1 if the type is unknown.
 int size_class(aclDataType dtype) {
   const int64_t size = item_size_of(dtype);
   return size == 0 ? -1 : std::countr_zero(uint64_t(size));
@@ -71,7 +71,8 @@ bool try_copy(const TensorView* tensors, int, const at::Scalar*) { return conver
 
 bool try_cast(const TensorView* tensors, int, const at::Scalar*) { return convert(tensors[1], tensors[0]); }
 
-// Phase one has seen that the shapes fit: the dimension along which tensors are joined is the one in which they are smaller.
+// Phase one has checked the shapes. The dimension of the concatenation is the one in which the inputs are smaller than the
+// output.
 bool try_cat(const TensorView* tensors, int tensor_count, const at::Scalar*) {
   const TensorView& out = tensors[0];
   if (tensor_count < 3 || !out.contiguous || out.numel > kMaxElements) return false;

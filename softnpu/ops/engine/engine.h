@@ -1,21 +1,21 @@
-// The small elementwise engine: does an operation on few elements without ATen's machinery, or says that it is not for it.
+// The elementwise engine: runs an operation on few elements without the overhead of ATen, or returns false.
 #pragma once
 
-#include "ops/objects.h"
+#include "ops/objects/objects.h"
 
 namespace softnpu::ops::engine {
 
-// A function of the device table's word `engine`. Cheap where it says no; call.h tells what it gets and promises.
+// The functions that a row of the device table names with `engine`. Returning false is cheap. call.h is the contract.
 using Try = bool(const TensorView* tensors, int tensor_count, const at::Scalar* scalars);
 
-// With host scalars; the s at the end of a name marks those whose second operand is one.
+// The comments name the host scalars. An s at the end of a name: the second operand is a host scalar.
 Try try_add, try_sub, try_mul, try_div;      // add and sub: alpha
 Try try_adds, try_subs, try_muls, try_divs;  // adds and subs: other, alpha
 Try try_lerps;                               // weight
 Try try_addcmul, try_addcdiv;                // value
 Try try_maximum, try_minimum;
-Try try_clamp;       // least, most: both are there
-Try try_pows;        // exponent: 2 and 3
+Try try_clamp;       // minimum, maximum: both are given
+Try try_pows;        // exponent: only 2 and 3
 Try try_leaky_relu;  // slope
 
 Try try_eq, try_ne, try_lt, try_le, try_gt, try_ge;

@@ -73,7 +73,7 @@ bool Layout::add_input(const TensorView& out, const TensorView& input, int opera
   return true;
 }
 
-// Sorts dimensions by the output's stride, so that it is written in the order of memory, and joins those that lie back to back.
+// Sorts dimensions by the stride of the output, so that it is written in memory order. Merges dimensions that follow each other.
 void Layout::order_and_merge() {
   int kept = 0;
   for (int dim = 0; dim < ndim_; ++dim) {
@@ -109,10 +109,10 @@ void Layout::order_and_merge() {
   ndim_ = last + 1;
 }
 
-// Every second long row goes from its end to its begin, block by block: what the operation before touched last is then met first,
-// while the cache still has it.
+// Walks every second long row from its end to its begin, block by block. It then starts with the data that the previous operation
+// used last, while that is still in the cache.
 void Layout::walk_row(Run run, const Values& values) const {
-  constexpr int64_t kBlock = 1024;  // elements; a multiple of what any loop does at once
+  constexpr int64_t kBlock = 1024;  // elements; a multiple of the vector length of every loop
   static constinit std::atomic<bool> previous_was_backward = false;
   const int64_t count = sizes_[0];
   if (count <= 2 * kBlock) return run(data_, strides_[0], count, values);

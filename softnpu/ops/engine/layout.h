@@ -1,28 +1,28 @@
-// How to walk the operands of an elementwise operation: which dimensions are left once those that lie back to back are one.
+// The loop nest over the operands of an elementwise operation. Dimensions that follow each other in memory are merged.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
 
 #include "ops/engine/loops.h"
-#include "ops/objects.h"
+#include "ops/objects/objects.h"
 
 namespace softnpu::ops::engine {
 
-// Above this many elements ATen's loops win: they run on several threads, and walk strided memory in blocks.
+// For more elements ATen's loops are faster: they use several threads, and walk strided memory in blocks.
 inline constexpr int64_t kMaxElements = 32 * 1024;
 inline constexpr int64_t kMaxStridedElements = 8 * 1024;
 
 class Layout {
  public:
-  // Which shapes the inputs may have: what they broadcast to together is the output's shape, or each alone broadcasts to it.
+  // kTogether: the output has the common shape of the inputs. kIntoOutput: each input broadcasts to the output.
   enum class Rule { kTogether, kIntoOutput };
 
-  // False where the engine leaves the operation to ATen: shapes that do not fit, an output that is empty, too large or that has
-  // two elements in one place, too many dimensions. Operand 0 is the output.
+  // False if ATen must run the operation: the shapes do not fit, there are too many dimensions, or the output is empty, too large
+  // or has two elements at one address. Operand 0 is the output.
   bool plan(const TensorView& out, std::initializer_list<const TensorView*> inputs, Rule rule = Rule::kTogether);
 
-  // Whether every operand is one dense run in the same order.
+  // Whether all operands are dense and have the same shape.
   bool dense() const { return dense_; }
 
   // Calls `run` for every innermost row.

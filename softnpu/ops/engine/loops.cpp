@@ -18,7 +18,7 @@ extern const Loops kLoops;
 
 namespace {
 
-// ATen's choice, which an environment variable may lower: with its instruction set comes whether it fuses.
+// The same choice as ATen, which an environment variable can change: the instruction set decides where ATen fuses.
 const Loops& best_loops() {
 #if defined(__x86_64__)
   const std::string capability = at::get_cpu_capability();

@@ -1,7 +1,7 @@
 // The innermost loops of the engine: one row of an elementwise operation, compiled for several instruction sets.
 //
-// Results are ATen's, bit by bit: fused multiply-add where ATen's loops for that instruction set fuse, nowhere else (these files
-// are compiled without contraction), half precision computed in float and rounded once.
+// Results are bit-equal to ATen: fused multiply-add where the loops of ATen for that instruction set use it, and nowhere else
+// (these files are compiled without contraction); half precision computed in float and rounded once.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline constexpr int kMaxOperands = 4;
 enum class Type : uint8_t { kFloat, kDouble, kHalf, kBFloat16, kInt8, kUInt8, kInt16, kInt32, kInt64, kBool };
 inline constexpr int kTypes = 10;
 
-// Operands in brackets; `v` and `w` are host scalars.
+// In brackets: the operands. `v` and `w` are host scalars.
 enum class Op : uint8_t {
   kAdd,        // [a, b]: a + v * b
   kMul,        // [a, b]
@@ -63,20 +63,20 @@ struct Values {
   int64_t integers[2];
 };
 
-// `count` elements of a row; data and strides (in bytes) by operand, the output first.
+// Runs `count` elements of a row. Index of data and strides (in bytes): the operand; the output is operand 0.
 using Run = void (*)(char* const* data, const int64_t* strides, int64_t count, const Values& values);
 
-// What one step of an LSTM gives, each [batch, hidden]: the gates after their activation, the states, and tanh of the cell state.
-// A forward step without `input` keeps the two states only.
+// The results of one step of an LSTM, each [batch, hidden]: the gates after their activation, the states, and tanh of the cell
+// state. If `input` is null, a forward step writes only the two states.
 struct LstmStep {
   float *input, *forget, *cell, *output, *hidden, *state, *squashed;
 };
 using LstmForward = void (*)(const float* gates, const float* state, const LstmStep& to, int64_t batch, int64_t hidden);
-// `grad_state` is that of the step's cell state, and becomes that of the state before it.
+// `grad_state` is the gradient of the cell state after the step, and becomes the gradient of the cell state before it.
 using LstmBackward = void (*)(const LstmStep& from, const float* state_before, const float* grad_output, const float* grad_hidden,
                               float* grad_state, float* grad_gates, int64_t batch, int64_t hidden);
 
-// Null marks what the engine does not offer. Moves, choices and fills look at bits only: by log2 of the element's bytes.
+// Null: the engine has no such loop. Index of moves, choices and fills, which only copy bits: log2 of the bytes of an element.
 struct Loops {
   Run ops[kOps][kTypes];
   Run casts[kTypes][kTypes];  // [from][to]
@@ -87,7 +87,7 @@ struct Loops {
   LstmBackward lstm_backward;
 };
 
-// Those of the instruction set that ATen uses here.
+// The loops for the instruction set that ATen uses.
 const Loops& loops();
 
 }  // namespace softnpu::ops::engine

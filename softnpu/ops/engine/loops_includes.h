@@ -1,5 +1,5 @@
-// What the loops include. Seen before a file sets its target, so that inline functions of these headers stay fit for any
-// processor.
+// The includes of the loops. Must come before a file sets its target, so that the inline functions of these headers run on all
+// processors.
 #pragma once
 
 #if defined(__x86_64__)

@@ -1,13 +1,13 @@
-// The engine's view of an ATen tensor.
+// An ATen tensor as the engine takes it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include "ops/objects.h"
+#include "ops/objects/objects.h"
 
 namespace softnpu::ops::engine {
 
-// Valid while `tensor` keeps its shape. A type that the device has no name for comes out as ACL_DT_UNDEFINED.
+// Valid while `tensor` keeps its shape. The dtype is ACL_DT_UNDEFINED if the device has no such type.
 inline TensorView view_of(const at::Tensor& tensor) {
   static const auto types = [] {
     std::array<aclDataType, size_t(at::ScalarType::NumOptions)> found;

@@ -25,7 +25,7 @@ void fast_gelu_backward(const at::Tensor& gradOutput, const at::Tensor& self, at
 
 void prelu_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& weight, at::Tensor& gradInput,
                     at::Tensor& gradWeight) {
-  // One weight, or one per channel.
+  // There is one weight, or one per channel.
   std::vector<int64_t> shape;
   if (weight.numel() != 1) {
     shape.assign(size_t(self.dim()), 1);

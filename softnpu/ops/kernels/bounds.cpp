@@ -18,7 +18,7 @@ void check_bounds(const at::Tensor& indices, int64_t size, int64_t first) {
 void check_offsets(const at::Tensor& offsets, int64_t size) {
   check_bounds(offsets, size + 1);
   if (offsets.size(-1) < 2) return;
-  TORCH_CHECK_INDEX(offsets.diff().ge(0).all().item<bool>(), "the offsets do not rise");
+  TORCH_CHECK_INDEX(offsets.diff().ge(0).all().item<bool>(), "the offsets decrease");
 }
 
 namespace {

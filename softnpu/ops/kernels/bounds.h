@@ -1,5 +1,7 @@
-// Indices are data: only the kernel sees them. Some kernels of ATen use them as places in memory without a look, and some refuse
-// them without saying which one is wrong.
+// Checks of indices. They are contents of tensors, so that only the kernel can check them. Some kernels of ATen use them as
+// offsets without a check, and some refuse them without naming the wrong one.
+//
+//   check_bounds(indices, weight.size(0));
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,13 +10,13 @@
 
 namespace softnpu::ops::kernels {
 
-// Throws with the smallest or largest of `indices` unless all of them are in [first, size).
+// Throws IndexError with the smallest or largest index unless all are in [first, size).
 void check_bounds(const at::Tensor& indices, int64_t size, int64_t first = 0);
 
-// Throws unless `offsets` begin with 0 at the least, never fall and end with `size` at the most, along the last dimension.
+// Throws IndexError unless `offsets`, along the last dimension, never decrease and are in [0, size].
 void check_offsets(const at::Tensor& offsets, int64_t size);
 
-// Runs `work`. When it fails and an index is the reason, the failure names that index.
+// Runs `work`. If it fails because of an index, the error names that index.
 template <class Work>
 void name_the_index(const at::Tensor& indices, int64_t size, Work&& work) {
   try {
@@ -25,8 +27,8 @@ void name_the_index(const at::Tensor& indices, int64_t size, Work&& work) {
   }
 }
 
-// Few rows of a dense tensor: out[i] = self[indices[i]], as the smallest of these calls spend most of their time on the way.
-// `from_end` lets an index count from the end. False where that is not what there is, and nothing was written; throws as
+// out[i] = self[indices[i]] for few rows of a dense tensor, where the overhead of ATen is most of the time. With `from_end`
+// negative indices count from the end. False if the tensors are not dense or too large: nothing was written. Throws as
 // check_bounds() does.
 bool take_rows(const at::Tensor& self, const at::Tensor& indices, bool from_end, at::Tensor& out);
 

@@ -21,7 +21,7 @@ void check_bins(const at::Tensor& self, const std::optional<at::Tensor>& weight,
               " and shape ", self.sizes());
 }
 
-// Lengths must fill the dimension; offsets must rise within it.
+// The lengths must add up to the size of the dimension. The offsets must not decrease, and must stay in it.
 void check_segments(const at::Tensor& segments, bool are_offsets, int64_t size) {
   if (are_offsets) return check_offsets(segments, size);
   check_bounds(segments, size + 1);
@@ -33,16 +33,18 @@ void check_segments(const at::Tensor& segments, bool are_offsets, int64_t size) 
 void histogramdd(const at::Tensor& self, const std::optional<at::Tensor>& weight, bool density, at::TensorList binEdges,
                  at::Tensor& hist) {
   check_bins(self, weight, binEdges, hist);
+  if (hist.numel() == 0) return;  // ATen's kernel would count points that equal an edge in bin -1
   cpu_kernel(at::native::histogramdd_stub)(self, weight, density, hist, binEdges);
 }
 
 void histogramdd_linear(const at::Tensor& self, const std::optional<at::Tensor>& weight, bool density, at::TensorList binEdges,
                         bool localSearch, at::Tensor& hist) {
   check_bins(self, weight, binEdges, hist);
+  if (hist.numel() == 0) return;
   cpu_kernel(at::native::histogramdd_linear_stub)(self, weight, density, hist, binEdges, localSearch);
 }
 
-// `segments` holds their lengths or, one more, the offsets between which they lie.
+// `segments` holds the lengths of the segments, or their offsets, which are one more.
 void segment_reduce(const at::Tensor& data, const at::Tensor& segments, bool areOffsets, int64_t reduction, int64_t axis,
                     const std::optional<at::Scalar>& initial, at::Tensor& out) {
   check_segments(segments, areOffsets, data.size(axis));

@@ -1,8 +1,8 @@
-// ATen's CPU kernel behind one of its stubs:
+// The CPU kernel of a dispatch stub of ATen:
 //
 //   cpu_kernel(at::native::geqrf_stub)(matrix, tau);
 //
-// A stub's own call chooses among instruction sets that only ATen's build knows; the kernel for all processors is always there.
+// Calling the stub itself needs the list of instruction sets of ATen's build. The kernel for all processors always exists.
 #pragma once
 
 #include <ATen/native/DispatchStub.h>

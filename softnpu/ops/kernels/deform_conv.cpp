@@ -1,5 +1,5 @@
-// Deformable convolution: every tap of the filter is moved by an offset of its own, and read between the pixels. The pixels
-// become the columns of a matrix, as the offsets say; the rest is a product with the filters.
+// Deformable convolution. Every tap of the filter has an offset of its own and is interpolated between pixels. The interpolated
+// values become the columns of a matrix, which is multiplied with the filters.
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/bmm.h>
@@ -39,13 +39,12 @@ struct Deform {
     out_height = offset.size(2), out_width = offset.size(3);
     TORCH_CHECK(groups > 0 && offset_groups > 0 && weight.size(1) * groups == channels && weight.size(0) % groups == 0 &&
                     channels % offset_groups == 0,
-                "a filter of shape ", weight.sizes(), " in ", groups, " groups does not fit to an image of shape ",
-                input.sizes());
+                "a filter of shape ", weight.sizes(), " in ", groups, " groups does not fit an image of shape ", input.sizes());
     TORCH_CHECK(offset.size(0) == input.size(0) && offset.size(1) == 2 * taps() * offset_groups, "offset of shape ",
-                offset.sizes(), " does not fit");
+                offset.sizes(), " does not fit the image and the filter");
     TORCH_CHECK(!wanted(mask) || (mask->dim() == 4 && mask->size(0) == input.size(0) && mask->size(1) == taps() * offset_groups &&
                                   mask->size(2) == out_height && mask->size(3) == out_width),
-                "mask does not fit to the offset");
+                "mask does not fit the offset");
   }
 
   int64_t taps() const { return rows * columns; }
@@ -54,11 +53,11 @@ struct Deform {
   int64_t channels_per_group() const { return channels / offset_groups; }
 };
 
-// Four pixels around a point; a pixel outside of the image is -1 and reads as 0.
+// The four pixels around a point. The index of a pixel outside of the image is -1, and its value 0.
 template <class T>
 struct Point {
   std::array<int64_t, 4> places{-1, -1, -1, -1};
-  T y{}, x{};  // distance from the first of them
+  T y{}, x{};  // distance from the first pixel
 
   Point(T at_y, T at_x, int64_t height, int64_t width) {
     const bool touches = at_y >= T(-1) && at_y < T(height) && at_x >= T(-1) && at_x < T(width);
@@ -83,7 +82,7 @@ struct Point {
   }
 };
 
-// What the taps of one image and one offset group read, tap after tap.
+// The points that the taps of one image and one offset group read, tap after tap.
 template <class T>
 std::vector<Point<T>> points_of(const Deform& how, const T* offsets) {
   std::vector<Point<T>> points;
@@ -100,7 +99,7 @@ std::vector<Point<T>> points_of(const Deform& how, const T* offsets) {
   return points;
 }
 
-// One image and what belongs to it; `mask` is null if there is none.
+// One image, its offsets and its mask. `mask` may be null.
 template <class T>
 struct Image {
   const T* pixels;
@@ -208,7 +207,7 @@ void deform_conv2d_backward(const at::Tensor& gradOutput, const at::Tensor& inpu
                             at::Tensor& gradWeight, at::Tensor& gradOffset, const OptionalTensor& gradMask) {
   const Deform how(input, weight, offset, mask, stride, padding, dilation, groups, offsetGroups);
   TORCH_CHECK(gradInput.sizes() == input.sizes() && gradWeight.sizes() == weight.sizes() && gradOffset.sizes() == offset.sizes(),
-              "a gradient has the shape of what it belongs to");
+              "each gradient must have the shape of its tensor");
   const at::Tensor images = input.contiguous(), moves = offset.contiguous();
   const OptionalTensor factors = contiguous(mask);
   const at::Tensor filters = weight.reshape({groups, weight.size(0) / groups, weight.size(1) * how.taps()});

@@ -1,4 +1,4 @@
-// Dropout: element i is kept where word i of the stream is below the probability of keeping it, in every form of the operation.
+// Dropout. All forms of the operation keep element i if word i of the random sequence is below the probability to keep it.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 
@@ -10,7 +10,7 @@
 namespace softnpu::ops::kernels {
 namespace {
 
-// How many of 2^32 words keep an element that is dropped with probability p.
+// The number of the 2^32 words that keep an element if it is dropped with probability p.
 uint64_t keep_threshold(double p) {
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, it is ", p);
   return uint64_t(std::ceil((1 - p) * 0x1p32));
@@ -25,7 +25,7 @@ at::Tensor keep_mask(at::IntArrayRef shape, double p, Stream stream) {
   return mask;
 }
 
-// One bit per element, the lowest bit of a byte first; bits behind the last element are 0.
+// One bit per element, the lowest bit of a byte first. Bits after the last element are 0.
 void pack(const at::Tensor& mask, at::Tensor& bits) {
   const int64_t elements = mask.numel();
   TORCH_CHECK(bits.is_contiguous() && bits.nbytes() * 8 >= size_t(elements), "a mask of ", elements, " bits does not fit into ",

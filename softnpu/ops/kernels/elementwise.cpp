@@ -27,7 +27,7 @@ std::optional<std::string_view> rounding(int64_t mode) {
   return mode == 1 ? "trunc" : "floor";
 }
 
-// Below 0 stands for "not given".
+// A negative value means "not given".
 std::optional<double> bound(double eps) { return eps < 0 ? std::nullopt : std::optional(eps); }
 
 }  // namespace
@@ -72,12 +72,12 @@ void masked_scale(const at::Tensor& self, const at::Tensor& mask, double scale, 
   out.mul_(scale);
 }
 
-// ATen's own has no shape for a result of one number.
+// ATen's kernel fails for a result without dimensions.
 void is_in(const at::Scalar& element, const at::Tensor& testElements, bool invert, at::Tensor& out) {
   out.fill_(testElements.eq(element).any().item<bool>() != invert);
 }
 
-// The absolute value of the smallest number of a type does not fit the type, and a division by what comes of it traps.
+// The absolute value of the smallest number of a type does not fit the type, and the division by the result traps.
 void lcm(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   AT_DISPATCH_INTEGRAL_TYPES(at::result_type(self, other), "lcm", [&] {
     constexpr auto kSmallest = std::numeric_limits<scalar_t>::min();

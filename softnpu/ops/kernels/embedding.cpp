@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kRowsPerThread = 1000;
 
-// Adds rows of `gradient` to the rows that the indices name, in the order of the indices whatever the number of threads.
+// Adds row i of `gradient` to row indices[i]. The order of the additions does not depend on the number of threads.
 template <class Value, class Index>
 void add_rows(const at::Tensor& gradient, const at::Tensor& indices, int64_t padding, at::Tensor& out) {
   const int64_t width = out.size(1);
@@ -32,7 +32,7 @@ void add_rows(const at::Tensor& gradient, const at::Tensor& indices, int64_t pad
   });
 }
 
-// The bag of each index, which ATen leaves out where its own backward pass can do without.
+// The bag of each index. ATen omits it where its own backward pass does not need it.
 at::Tensor bag_of_each(const at::Tensor& indices, const at::Tensor& offsets, int64_t bags) {
   const at::Tensor places = at::arange(indices.numel(), offsets.options());
   return at::searchsorted(offsets.narrow(0, 0, bags), places, /*out_int32=*/false, /*right=*/true).sub_(1);
@@ -52,7 +52,7 @@ void embedding(const at::Tensor& weight, const at::Tensor& indices, at::Tensor& 
   });
 }
 
-// A padding index of 2^64 - 1 stands for none. Gradients of half precision are added in float.
+// A padding index of 2^64 - 1 means no padding. Gradients of half precision are added in float.
 void embedding_dense_backward(const at::Tensor& grad, const at::Tensor& indices, uint64_t numWeights, uint64_t paddingIdx,
                               bool scaleGradByFreq, at::Tensor& out) {
   if (at::isReducedFloatingType(grad.scalar_type())) {
@@ -77,7 +77,7 @@ void embedding_dense_backward(const at::Tensor& grad, const at::Tensor& indices,
   });
 }
 
-// In half precision the weighted rows are rounded before they are added, as in the product and sum that a bag stands for.
+// In half precision the weighted rows are rounded before they are added, as a product followed by a sum does.
 void embedding_bag(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool scaleGradByFreq,
                    int64_t mode, bool sparse, const std::optional<at::Tensor>& perSampleWeights, bool includeLastOffset,
                    int64_t paddingIdx, at::Tensor& output, at::Tensor& offset2bag, at::Tensor& bagSize, at::Tensor& maxIndices) {

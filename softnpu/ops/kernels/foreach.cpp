@@ -1,4 +1,4 @@
-// Operations on lists of tensors: one launch, one pass. Small elements take the engine's loops, as single tensors do.
+// Operations on lists of tensors in one launch. Small tensors use the loops of the engine.
 #include <ATen/ops/abs.h>
 #include <ATen/ops/acos.h>
 #include <ATen/ops/add.h>
@@ -405,7 +405,7 @@ void foreach_norm(at::TensorList x, const at::Scalar& scalar, at::TensorList out
   });
 }
 
-// The numbers are those of the device's conversion instruction.
+// The numbers of the modes are those of the conversion instruction of the chip.
 void foreach_round(at::TensorList x, const at::Scalar& roundMode, at::TensorList out) {
   const int64_t mode = roundMode.toLong();
   each(x, out, [&](const at::Tensor& a, at::Tensor& result) {

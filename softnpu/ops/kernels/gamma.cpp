@@ -1,5 +1,5 @@
-// Random numbers of the gamma family, by ATen's algorithms. Each element has a sequence of its own, as they reject what they
-// draw.
+// Random numbers of the gamma distributions, by the algorithms of ATen. These reject some of the numbers that they draw, so that
+// each element has a sequence of its own.
 #include <ATen/native/Distributions.h>
 #include <ATen/ops/empty.h>
 
@@ -12,7 +12,7 @@
 namespace softnpu::ops::kernels {
 namespace {
 
-// The place of an element goes into its seed.
+// The index of an element is part of its seed.
 Sequence sequence_of(int64_t seed, int64_t offset, int64_t element) {
   return Sequence({uint64_t(seed) + 0x9E3779B97F4A7C15 * uint64_t(element + 1), uint64_t(offset)});
 }
@@ -70,7 +70,7 @@ void binomial(const at::Tensor& count, const at::Tensor& prob, int64_t seed, int
   out.copy_(draw_each(counts, seed, offset, [&](int64_t i, Sequence& sequence) {
     const auto fraction = [&] { return sequence.next_fraction(); };
     BaseSampler<double, decltype(fraction)> fractions(fraction);
-    if (std::isnan(trials[i])) return trials[i];  // ATen's loop would not end
+    if (std::isnan(trials[i])) return trials[i];  // the loop of ATen would not end
     return sample_binomial<double, double>(trials[i], probability[i], fractions);
   }));
 }

@@ -18,8 +18,8 @@ namespace {
 
 using Indices = c10::List<std::optional<at::Tensor>>;
 
-// An absent or empty index takes the whole dimension. An index that is truly empty leaves nothing to do: the result is empty, or
-// the caller has seen that nothing is written.
+// An absent index and an index without elements take the whole dimension. Where an index has no elements, the result is empty, or
+// the caller writes nothing.
 Indices whole_dimensions(const Indices& indices) {
   Indices result;
   result.reserve(indices.size());
@@ -37,7 +37,7 @@ bool any_given(const Indices& indices) {
   return false;
 }
 
-// How aclnnScatter spells a reduction.
+// The reductions of aclnnScatter.
 enum Reduction : int64_t { kReplace, kAdd, kMultiply, kMaximum, kMinimum, kMean };
 
 void scatter_into(at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, int64_t reduce) {
@@ -75,7 +75,7 @@ std::string_view reduction_name(int64_t reduce) {
   }
 }
 
-// The output may be the input itself.
+// The output may be the input.
 void begin_from(const at::Tensor& self, at::Tensor& out) {
   if (self.data_ptr() != out.data_ptr()) out.copy_(self);
 }
@@ -115,7 +115,7 @@ void index_copy(at::Tensor& selfRef, int64_t dim, const at::Tensor& index, const
   at::index_copy_out(outRef, selfRef, dim, index, source);
 }
 
-// ATen's kernels of the next four take indices of int64 only.
+// ATen's kernels of the next four functions take only int64 indices.
 
 void index_fill(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value, at::Tensor& out) {
   begin_from(self, out);
@@ -132,7 +132,7 @@ void put_(at::Tensor& selfRef, const at::Tensor& index, const at::Tensor& source
   selfRef.put_(index.to(at::kLong), source, accumulate);
 }
 
-// ATen's meta functions of these two do not take an empty index.
+// ATen's meta functions of these two refuse an empty index.
 void index_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, const at::Scalar& alpha,
                at::Tensor& out) {
   at::index_add_out(out, self, dim, index, source, alpha);

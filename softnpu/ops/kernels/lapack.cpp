@@ -1,8 +1,9 @@
-// LAPACK's routines as ATen's CPU kernels offer them: batches of matrices by columns, in place. `info` gets one number per
-// matrix.
+// LAPACK routines through the CPU kernels of ATen, in place, for batches of matrices in column-major order. `info` gets one
+// number per matrix.
 #include <ATen/native/BatchLinearAlgebra.h>
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/ops/imag.h>
+#include <ATen/ops/isfinite.h>
 
 #include <algorithm>
 
@@ -11,7 +12,7 @@
 
 namespace softnpu::ops::kernels {
 
-// LAPACK is not asked about empty matrices: `info` is left alone.
+// LAPACK is not called for empty matrices: `info` keeps its contents.
 
 void potrf(at::Tensor& selfRef, bool upper, at::Tensor& info) {
   if (selfRef.numel() != 0) cpu_kernel(at::native::cholesky_stub)(selfRef, info, upper);
@@ -35,10 +36,13 @@ void ormqr(const at::Tensor& self, const at::Tensor& tau, at::Tensor& otherRef, 
 }
 
 void geev(const at::Tensor& self, bool computeVectors, at::Tensor& values, at::Tensor& vectors, at::Tensor& info) {
-  if (self.numel() != 0) cpu_kernel(at::native::linalg_eig_stub)(values, vectors, info, self, computeVectors);
+  if (self.numel() == 0) return;
+  // LAPACK writes outside of its arrays for some matrices that are not finite.
+  TORCH_CHECK(at::isfinite(self).all().item<bool>(), "a matrix with infinite or NaN elements has no eigenvalues");
+  cpu_kernel(at::native::linalg_eig_stub)(values, vectors, info, self, computeVectors);
 }
 
-// LAPACK gives a pair of conjugate eigenvectors as a column of real and a column of imaginary parts.
+// LAPACK returns a pair of conjugate eigenvectors as a column of real parts and a column of imaginary parts.
 void eigenvectors(const at::Tensor& values, const at::Tensor& realVectors, at::Tensor& vectors) {
   if (values.numel() == 0) return;
   const at::Tensor parts = at::imag(values).to(at::kDouble).contiguous();
@@ -47,7 +51,7 @@ void eigenvectors(const at::Tensor& values, const at::Tensor& realVectors, at::T
     const double* part = parts.const_data_ptr<double>() + i;
     if (*part == 0) continue;
     TORCH_CHECK(i % count + 1 < count && part[1] == -part[0], "eigenvalue ", i % count,
-                " and the next one are no conjugate pair");
+                " and the next one are not a conjugate pair");
     ++i;
   }
   cpu_kernel(at::native::linalg_eig_make_complex_eigenvectors_stub)(vectors, values, realVectors);

@@ -15,7 +15,7 @@
 
 namespace softnpu::ops::kernels {
 
-// How aclnnLinalgQr spells a mode.
+// The modes of aclnnLinalgQr.
 enum QrMode : int64_t { kReduced, kComplete, kOnlyR };
 
 void linalg_qr(const at::Tensor& self, int64_t mode, at::Tensor& Q, at::Tensor& R) {
@@ -25,8 +25,8 @@ void linalg_qr(const at::Tensor& self, int64_t mode, at::Tensor& Q, at::Tensor& 
   R.copy_(triangle);
 }
 
-// `v` holds the right singular vectors as columns, ATen gives them as rows of the adjoint. If a matrix is not finite, its
-// singular values are NaN, and nothing else is computed.
+// `v` holds the right singular vectors as columns. ATen returns them as rows of the adjoint. If a matrix is not finite, its
+// singular values are NaN and its vectors are not computed.
 void svd(const at::Tensor& input, bool fullMatrices, bool computeUV, at::Tensor& sigma, at::Tensor& u, at::Tensor& v) {
   const at::Tensor finite = at::isfinite(input).all(-1).all(-1, /*keepdim=*/true);
   if (!at::all(finite).item<bool>()) {
@@ -43,26 +43,26 @@ void svd(const at::Tensor& input, bool fullMatrices, bool computeUV, at::Tensor&
 void lu_unpack(const at::Tensor& LUData, const at::Tensor& LUPivots, bool unpackData, bool unpackPivots, at::Tensor& P,
                at::Tensor& L, at::Tensor& U) {
   if (unpackPivots) check_bounds(LUPivots, LUData.size(-2) + 1, /*first=*/1);
-  at::lu_unpack_out(P, L, U, LUData.clone(), LUPivots, unpackData, unpackPivots);  // L and U may lie in the memory of LUData
+  at::lu_unpack_out(P, L, U, LUData.clone(), LUPivots, unpackData, unpackPivots);  // L and U may use the memory of LUData
 }
 
 namespace {
 
-// A tensor whose last `rank` dimensions are its own, with a batch that others have too.
+// Expands the batch dimensions of a tensor. Its last `rank` dimensions stay.
 at::Tensor with_batch(const at::Tensor& tensor, const std::vector<int64_t>& batch, int64_t rank) {
   std::vector<int64_t> sizes = batch;
   sizes.insert(sizes.end(), tensor.sizes().end() - rank, tensor.sizes().end());
   return tensor.expand(sizes).contiguous();
 }
 
-// ATen's kernels read beyond factors that broadcast.
+// ATen's kernels read outside of factors that broadcast.
 std::vector<int64_t> common_batch(const at::Tensor& a, const at::Tensor& b) {
   return at::infer_size(a.sizes().slice(0, size_t(a.dim()) - 2), b.sizes().slice(0, size_t(b.dim()) - 2));
 }
 
 }  // namespace
 
-// Pivots of LAPACK count from 1; those of a Bunch-Kaufman factorisation are negative where a block has two rows.
+// Pivots of LAPACK count from 1. Those of a Bunch-Kaufman factorisation are negative for a block of two rows.
 
 void lu_solve(const at::Tensor& LU, const at::Tensor& pivots, const at::Tensor& B, bool left, bool adjoint, at::Tensor& out) {
   check_bounds(pivots, LU.size(-1) + 1, /*first=*/1);
@@ -76,7 +76,7 @@ void ldl_solve(const at::Tensor& LD, const at::Tensor& pivots, const at::Tensor&
   at::linalg_ldl_solve_out(out, with_batch(LD, batch, 2), with_batch(pivots, batch, 1), with_batch(B, batch, 2), hermitian);
 }
 
-// Batches of x1 and x2 may broadcast; those of the distances have to be the common ones.
+// The batches of x1 and x2 may broadcast. The distances must have the common batch.
 void cdist_backward(const at::Tensor& grad, const at::Tensor& x1, const at::Tensor& x2, const at::Tensor& cdist, double p,
                     at::Tensor& out) {
   std::vector<int64_t> sizes =

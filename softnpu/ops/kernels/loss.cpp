@@ -4,6 +4,7 @@
 #include <ATen/ops/huber_loss_backward.h>
 #include <ATen/ops/multilabel_margin_loss_forward.h>
 #include <ATen/ops/nll_loss2d_backward.h>
+#include <ATen/ops/nll_loss_backward.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sign.h>
 #include <ATen/ops/sub.h>
@@ -17,7 +18,7 @@ namespace softnpu::ops::kernels {
 
 namespace {
 
-// Targets lie in rows, or one after the other.
+// Targets are the rows of a matrix, or one after the other in a vector.
 void check_lengths(const at::Tensor& log_probs, const at::Tensor& targets, at::IntArrayRef input_lengths,
                    at::IntArrayRef target_lengths, const at::Tensor& log_alpha) {
   check_bounds(targets, log_probs.size(2));
@@ -50,7 +51,14 @@ void ctc_loss_backward(const at::Tensor& gradOut, const at::Tensor& logProbs, co
                                    zeroInfinity));
 }
 
-// ATen checks targets in the forward pass only.
+// ATen checks targets only in the forward pass.
+void nll_loss_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& target,
+                       const std::optional<at::Tensor>& weight, int64_t reduction, int64_t ignoreIndex,
+                       const at::Tensor& totalWeight, at::Tensor& out) {
+  check_bounds(target.masked_fill(target.eq(ignoreIndex), 0), self.size(-1));
+  at::nll_loss_backward_out(out, gradOutput, self, target, weight, reduction, ignoreIndex, totalWeight);
+}
+
 void nll_loss2d_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& target,
                          const std::optional<at::Tensor>& weight, int64_t reduction, int64_t ignoreIndex,
                          const at::Tensor& totalWeight, at::Tensor& out) {
@@ -60,7 +68,8 @@ void nll_loss2d_backward(const at::Tensor& gradOutput, const at::Tensor& self, c
 
 void multilabel_margin_loss(const at::Tensor& self, const at::Tensor& target, int64_t reduction, at::Tensor& out,
                             at::Tensor& isTarget) {
-  const at::Tensor labels = target.clone();  // ATen's kernel reads them again after it wrote, maybe to their memory
+  const at::Tensor labels =
+      target.clone();  // ATen's kernel reads them after it has written outputs, which may share their memory
   at::multilabel_margin_loss_forward_out(out, isTarget, self, labels, reduction);
 }
 
@@ -76,7 +85,7 @@ void huber_loss_backward(const at::Tensor& gradOutput, const at::Tensor& self, c
   at::huber_loss_backward_out(out, gradOutput, self, target, reduction, delta);
 }
 
-// The derivative of (1 - y) * x + (1 + (p - 1) * y) * log(1 + exp(-x)), written without a product that could overflow.
+// The derivative of (1 - y) * x + (1 + (p - 1) * y) * log(1 + exp(-x)), in a form without overflow.
 void bce_with_logits_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& target,
                               const std::optional<at::Tensor>& weightOptional, const std::optional<at::Tensor>& posWeightOptional,
                               int64_t reduction, at::Tensor& out) {

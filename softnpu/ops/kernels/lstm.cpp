@@ -1,6 +1,6 @@
-// Whole LSTM layers. Lists have one tensor per layer and direction, a layer's directions side by side; what the backward pass
-// needs is [steps, batch, hidden] each. Where nothing is kept, oneDNN does a direction. Computed in float. Packed sequences,
-// projections and dropout between layers are not offered.
+// LSTMs of several layers, computed in float. Lists have one tensor per layer and direction; the directions of a layer follow
+// each other. Tensors for the backward pass are [steps, batch, hidden]. Without them oneDNN computes a direction. Packed
+// sequences, projections and dropout between layers are not offered.
 #include <ATen/Context.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
@@ -42,7 +42,7 @@ struct Weights {
   at::Tensor input, hidden, bias;
 };
 
-// What a direction keeps. Float tensors are written in place, others through a copy in float.
+// The tensors that a direction keeps for the backward pass. Float tensors are written in place, others through a copy in float.
 struct Kept {
   at::Tensor input, forget, cell, output, hidden, state, squashed;
 
@@ -54,7 +54,7 @@ struct Kept {
   }
 };
 
-// The states before the first step are as those after the last one.
+// The states before the first step must have the shapes of those after the last step.
 void check_states(at::TensorList hx, const at::Tensor& after) {
   TORCH_CHECK(hx[0].sizes() == after.sizes() && hx[1].sizes() == after.sizes(), "states of shapes ", hx[0].sizes(), " and ",
               hx[1].sizes(), " are given, ", after.sizes(), " is expected");
@@ -68,7 +68,7 @@ void refuse_what_is_missing(const std::optional<at::Tensor>& batch_sizes, at::Te
   TORCH_CHECK(layers == 1 || dropout == 0 || !train, "dropout between layers is not offered");
 }
 
-// [steps, batch, hidden] of the hidden state. `kept.hidden` and `kept.state` are defined.
+// Returns the hidden states, [steps, batch, hidden]. `kept.hidden` and `kept.state` must be defined.
 void run_direction(const at::Tensor& x, const Weights& weights, const at::Tensor& hx, const at::Tensor& cx, bool reverse,
                    const Kept& kept) {
   const int64_t steps = x.size(0), batch = x.size(1), hidden = hx.size(1);
@@ -86,10 +86,10 @@ void run_direction(const at::Tensor& x, const Weights& weights, const at::Tensor
   }
 }
 
-// The hidden states of a direction that keeps nothing: oneDNN's, as in ATen's own LSTM.
+// The hidden states of a direction that keeps nothing for the backward pass, by oneDNN as in ATen's LSTM.
 at::Tensor run_inference(const at::Tensor& x, at::TensorList params, int64_t index, bool has_bias, const at::Tensor& hx,
                          const at::Tensor& cx, bool reverse, const at::Tensor& hy, const at::Tensor& cy) {
-  constexpr int64_t kLstm = 2;  // ATen's number of this kind of layer
+  constexpr int64_t kLstm = 2;  // the number of an LSTM layer in ATen
   const int64_t first = index * (has_bias ? 4 : 2), hidden = hx.size(1);
   check_weights(params, first, has_bias, hidden);
   const at::Tensor none = at::zeros({4 * hidden}, x.options());

@@ -1,4 +1,4 @@
-// Non-maximum suppression: of boxes that overlap too much, only the one with the highest score stays.
+// Non-maximum suppression: of boxes that overlap too much, only the box with the highest score is kept.
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 
@@ -14,7 +14,7 @@ struct Box {
 
   T area() const { return (right - left) * (bottom - top); }
 
-  // Shared area over joint area.
+  // Area of the intersection over area of the union.
   T overlap(const Box& other) const {
     const T width = std::min(right, other.right) - std::max(left, other.left);
     const T height = std::min(bottom, other.bottom) - std::max(top, other.top);
@@ -23,7 +23,7 @@ struct Box {
   }
 };
 
-// Writes the places of the boxes that stay, best first, and gives their number.
+// Writes the indices of the boxes that are kept, highest score first. Returns their number.
 template <class T>
 int64_t keep_best(const Box<T>* boxes, const int64_t* order, int64_t count, double threshold, int64_t* keep) {
   std::vector<bool> dropped(size_t(count), false);

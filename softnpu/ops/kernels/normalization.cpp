@@ -1,5 +1,6 @@
-// ATen's layer norm and the backward pass of its batch norm have no out= form; their inner kernels write where they are told. The
-// wheel's dispatch tables have these columns on x86-64, and the headers want to know. Elsewhere the result is copied.
+// Normalizations. ATen's layer norm and the backward pass of its batch norm have no out= form, but their inner kernels write into
+// given tensors. They are called on x86-64, where the macros below match the dispatch tables of the wheel. Elsewhere results are
+// copied.
 #if defined(__x86_64__)
 #define HAVE_AVX512_CPU_DEFINITION
 #define HAVE_AVX2_CPU_DEFINITION
@@ -8,6 +9,7 @@
 #endif
 
 #include <ATen/ops/_weight_norm_interface.h>
+#include <ATen/ops/_weight_norm_interface_backward.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
@@ -25,7 +27,7 @@ namespace {
 
 at::Tensor or_undefined(const std::optional<at::Tensor>& tensor) { return tensor.value_or(at::Tensor()); }
 
-// Whether ATen's inner kernel can work on the tensors as they are: dense and of one type. Undefined ones do not count.
+// Whether ATen's inner kernel can use the tensors: dense and of one type. Undefined tensors are ignored.
 bool plain(std::initializer_list<at::Tensor> tensors, at::ScalarType type) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.defined() && (tensor.scalar_type() != type || !tensor.is_contiguous())) return false;
@@ -58,7 +60,7 @@ Rows rows_of(const at::Tensor& input, at::IntArrayRef normalized) {
   return {length == 0 ? 0 : input.numel() / length, length};
 }
 
-// The last dimensions, as many as `gamma` has.
+// As many of the last dimensions as `gamma` has.
 std::vector<int64_t> last_dimensions(const at::Tensor& gamma) {
   std::vector<int64_t> dims;
   for (int64_t dim = gamma.dim(); dim > 0; --dim) dims.push_back(-dim);
@@ -67,7 +69,7 @@ std::vector<int64_t> last_dimensions(const at::Tensor& gamma) {
 
 }  // namespace
 
-// ATen's out= form reads the result before it writes it when the input is not dense.
+// ATen's out= form reads the result before it writes it if the input is not dense.
 void batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
                 const std::optional<at::Tensor>& runningMean, const std::optional<at::Tensor>& runningVar, bool training,
                 double momentum, double eps, at::Tensor& output, at::Tensor& saveMean, at::Tensor& saveInvstd) {
@@ -189,7 +191,7 @@ void rms_norm_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& 
   dgammaOut.copy_(gradient.mul(normalized).sum_to_size(gamma.sizes()));
 }
 
-// In half precision the norm is rounded as `g` was: a weight whose g is its norm stays what it is.
+// In half precision the norm is rounded like `g`, so that a weight whose g equals its norm does not change.
 void weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim, at::Tensor& out, at::Tensor& norms) {
   if (v.numel() == 0) return;  // ATen's kernel divides by the number of rows
   if (at::isReducedFloatingType(v.scalar_type())) {
@@ -198,9 +200,18 @@ void weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim, at::Tens
     norms.copy_(rounded);
     return;
   }
-  const auto [weight, exact] = at::_weight_norm_interface(v, g, dim);
+  const auto [weight, exact] = at::_weight_norm_interface(v.contiguous(), g.contiguous(), dim);
   out.copy_(weight);
   norms.copy_(exact);
+}
+
+// ATen's kernel reads its arguments as dense tensors.
+void weight_norm_backward(const at::Tensor& gradW, const at::Tensor& savedV, const at::Tensor& savedG,
+                          const at::Tensor& savedNorms, int64_t dim, at::Tensor& gradV, at::Tensor& gradG) {
+  const auto [for_v, for_g] = at::_weight_norm_interface_backward(gradW.contiguous(), savedV.contiguous(), savedG.contiguous(),
+                                                                  savedNorms.contiguous(), dim);
+  gradV.copy_(for_v);
+  gradG.copy_(for_g);
 }
 
 }  // namespace softnpu::ops::kernels

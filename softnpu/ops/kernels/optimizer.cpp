@@ -14,9 +14,9 @@
 namespace softnpu::ops::kernels {
 namespace {
 
-// ATen's fused kernels walk through the memory of a parameter, its gradient and its states in one go: these have to be dense and
-// of one layout. Where they are not, stand-ins are, whose values are copied back at the end. So with `in_float` for narrower
-// types.
+// ATen's fused kernels use one index for the memory of a parameter, its gradient and its states, which must be dense and of one
+// layout. Tensors of other layouts are replaced by copies, which are copied back at the end. With `in_float` tensors of half
+// precision are replaced, too.
 class AlikeLists {
  public:
   explicit AlikeLists(std::initializer_list<at::TensorList> lists, bool in_float = false) : in_float_(in_float) {
@@ -76,7 +76,7 @@ void amp_unscale(at::TensorList scaledGrads, at::Tensor& foundInf, const at::Ten
   at::_amp_foreach_non_finite_check_and_unscale_(scaledGrads, foundInf, invScale);
 }
 
-// Callers give the same tensor as current and updated, or two.
+// Clients pass the same tensor as current and updated one, or two tensors.
 void amp_update_scale(const at::Tensor& currentScale, const at::Tensor& growthTracker, const at::Tensor& foundInf,
                       double growthFactor, double backoffFactor, int64_t growthInterval, at::Tensor& updatedScale,
                       at::Tensor& updatedGrowthTracker) {
@@ -120,7 +120,8 @@ void apply_adamw(at::Tensor& varRef, at::Tensor& mRef, at::Tensor& vRef, const s
 void soft_fused_sgd(at::TensorList params, at::TensorList grads, at::TensorList momentumBuffers, double weightDecay,
                     double momentum, double lr, double dampening, bool nesterov, bool maximize, bool isFirstStep,
                     const std::optional<at::Tensor>& gradScale, const std::optional<at::Tensor>& foundInf) {
-  const AlikeLists lists({params, grads, momentumBuffers}, /*in_float=*/true);  // ATen's kernel for halves reads beyond their end
+  const AlikeLists lists({params, grads, momentumBuffers},
+                         /*in_float=*/true);  // ATen's kernel for half precision reads outside of the tensors
   at::_fused_sgd_(lists[0], lists[1], lists[2], weightDecay, momentum, lr, dampening, nesterov, maximize, isFirstStep, gradScale,
                   foundInf);
   lists.copy_back();

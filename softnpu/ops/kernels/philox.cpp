@@ -1,6 +1,6 @@
 #include "ops/kernels/philox.h"
 
-// No fused operations: results have to be the same for each of the targets below.
+// No fused operations: results must be the same for all targets below.
 #pragma GCC optimize("O3", "fp-contract=off", "no-math-errno", "no-trapping-math")
 
 #if defined(__x86_64__)
@@ -27,7 +27,7 @@ SOFTNPU_EACH_TARGET void make_words(uint64_t seed, uint64_t offset, uint64_t fir
   uint32_t high_key = uint32_t(seed >> 32);
 #pragma GCC unroll 1
   for (int round = 0; round < 10; ++round) {
-#pragma GCC unroll 1  // a loop that is unrolled first is not vectorised
+#pragma GCC unroll 1  // an unrolled loop would not be vectorized
     for (int lane = 0; lane < kLanes; ++lane) {
       const uint64_t first = uint64_t(0xD2511F53) * c0[lane];
       const uint64_t second = uint64_t(0xCD9E8D57) * c2[lane];
@@ -47,10 +47,10 @@ SOFTNPU_EACH_TARGET void make_words(uint64_t seed, uint64_t offset, uint64_t fir
   }
 }
 
-// Box and Muller's transform. The logarithm is the exponent plus 2 artanh(s) of a mantissa near 1; sine and cosine are Taylor
-// series around the nearest quarter turn. All are good to about 1e-7.
+// The Box-Muller transform. The logarithm is the exponent plus 2 artanh(s) of a mantissa near 1. Sine and cosine are Taylor
+// series around the nearest quarter turn. The errors are about 1e-7.
 SOFTNPU_EACH_TARGET void make_normals(const uint32_t* words, float* values) {
-  constexpr uint32_t kRootHalf = 0x3f3504f3;  // bits of sqrt(1/2): mantissas end up between it and its double
+  constexpr uint32_t kRootHalf = 0x3f3504f3;  // bits of sqrt(1/2): mantissas are between sqrt(1/2) and sqrt(2)
   constexpr int kPairs = kBatch / 2;
   int32_t first[kPairs], second[kPairs];
   for (int pair = 0; pair < kPairs; ++pair) {
@@ -69,7 +69,8 @@ SOFTNPU_EACH_TARGET void make_normals(const uint32_t* words, float* values) {
     const float log = exponent * 0.69314718f + 2 * s * (1 + t * (1.0f / 3 + t * (1.0f / 5 + t * (1.0f / 7 + t * (1.0f / 9)))));
     radii[pair] = -2 * log;
   }
-  for (int pair = 0; pair < kPairs; ++pair) radii[pair] = __builtin_sqrtf(radii[pair]);  // alone, as it is not vectorised
+  for (int pair = 0; pair < kPairs; ++pair)
+    radii[pair] = __builtin_sqrtf(radii[pair]);  // a loop of its own, because it is not vectorized
 #pragma GCC unroll 1
   for (int pair = 0; pair < kPairs; ++pair) {
     const float turn = float(second[pair]) * 0x1p-24f;

@@ -1,7 +1,7 @@
-// Random bits as a function of position: Philox4x32-10 (Salmon et al., SC 2011) over (seed, offset, block).
+// Random bits by position: Philox4x32-10 (Salmon et al., SC 2011) with the key `seed` and the counter (offset, block).
 //
-// Who asks for block i of (seed, offset) gets the same four words on any thread, in any order, on any processor. Draws with
-// different offsets never meet, however many blocks they take.
+// The four words of a block depend only on seed, offset and number of the block: they are the same on every thread, in every
+// order and on every processor. Sequences with different offsets do not overlap, however long they are.
 #pragma once
 
 #include <array>
@@ -14,17 +14,17 @@ struct Stream {
   uint64_t offset;
 };
 
-// Blocks come in batches, as that is how vector instructions make them.
+// Blocks are computed in batches, by vector instructions.
 inline constexpr uint64_t kBatch = 64;  // words of 16 blocks
 using Words = std::array<uint32_t, kBatch>;
 
 // Words [batch * kBatch, (batch + 1) * kBatch) of a stream.
 Words words_at(Stream stream, uint64_t batch);
 
-// Standard normal numbers from pairs of words (2 i, 2 i + 1), in arithmetic that every processor does alike.
+// Standard normal numbers from pairs of words (2 i, 2 i + 1). The results are the same on every processor.
 std::array<float, kBatch> normals_of(const Words& words);
 
-// A sequence of words for algorithms that cannot say in advance how many they need.
+// A sequence of words for algorithms that need an unknown number of them.
 class Sequence {
  public:
   explicit Sequence(Stream stream) : stream_(stream) {}

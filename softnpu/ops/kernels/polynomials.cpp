@@ -1,4 +1,4 @@
-// Orthogonal polynomials. Their kernels compute one degree after the other, so that a huge degree would take for ever.
+// Orthogonal polynomials. Their kernels compute one degree after the other, so that huge degrees are refused.
 #include <ATen/ops/any.h>
 #include <ATen/ops/gt.h>
 #include <ATen/ops/special_chebyshev_polynomial_t.h>

@@ -18,10 +18,10 @@
 namespace softnpu::ops::kernels {
 namespace {
 
-// 0 stands for "not given".
+// 0 means "not given".
 std::optional<int64_t> divisor(int64_t value) { return value == 0 ? std::nullopt : std::optional(value); }
 
-// Places within an image or a volume. Where a window saw nothing the place is -1.
+// Indices of elements in an image or a volume. The index of an empty window is -1.
 void check_places(const at::Tensor& places, const at::Tensor& self, int64_t rank) {
   check_bounds(places, c10::multiply_integers(self.sizes().slice(size_t(self.dim() - rank))), -1);
 }
@@ -60,7 +60,7 @@ void adaptive_avg_pool3d(const at::Tensor& self, at::IntArrayRef outputSize, at:
   if (out.is_contiguous()) {
     at::adaptive_avg_pool3d_out(out, self, outputSize);
   } else {
-    out.copy_(at::adaptive_avg_pool3d(self, outputSize));  // the out= form of ATen does not look at strides
+    out.copy_(at::adaptive_avg_pool3d(self, outputSize));  // the out= form of ATen ignores strides
   }
 }
 
@@ -83,7 +83,7 @@ void adaptive_max_pool3d_backward(const at::Tensor& gradOutput, const at::Tensor
   at::adaptive_max_pool3d_backward_out(gradInput, gradOutput, self, indices.contiguous());
 }
 
-// Indices are int32 on this device's interface, int64 in ATen.
+// Indices are int32 in the ABI and int64 in ATen.
 void max_pool3d(const at::Tensor& self, at::IntArrayRef kernelSize, at::IntArrayRef stride, at::IntArrayRef padding,
                 at::IntArrayRef dilation, bool ceilMode, at::Tensor& out, at::Tensor& indices) {
   const auto [values, places] = at::max_pool3d_with_indices(self, kernelSize, stride, padding, dilation, ceilMode);

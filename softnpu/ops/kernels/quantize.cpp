@@ -11,7 +11,7 @@ namespace softnpu::ops::kernels {
 
 namespace {
 
-// ATen's name of a grid of such integers.
+// The quantized type of ATen for an integer type.
 at::ScalarType grid_of(const at::Tensor& integers) {
   switch (integers.scalar_type()) {
     case at::kChar:

@@ -1,4 +1,4 @@
-// Products of matrices whose elements stand for other numbers, and products of many matrices in one launch.
+// Products of quantized matrices, and products of many matrices in one launch.
 #include <ATen/ops/_scaled_mm.h>
 #include <ATen/ops/mm.h>
 
@@ -9,13 +9,13 @@ namespace softnpu::ops::kernels {
 
 namespace {
 
-// One number for the whole matrix, or one for each row (of x1) or column (of x2).
+// A scale is one number for the matrix, or one for each row of x1 or column of x2.
 at::Tensor along(const at::Tensor& scale, int64_t dim) {
   return scale.numel() == 1 ? scale.squeeze() : scale.flatten().unsqueeze(dim);
 }
 
 struct Scales {
-  at::Tensor rows, columns;  // undefined: none
+  at::Tensor rows, columns;  // undefined if there is no scale
 };
 
 void multiply(const at::Tensor& a, const at::Tensor& b, const Scales& scales, at::Tensor out) {
@@ -30,17 +30,17 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const Scales& scales, at
   out.copy_(at::_scaled_mm(a, b, rows, columns, std::nullopt, std::nullopt, out.scalar_type()));
 }
 
-// How aclnnGroupedMatmul spells what its groups divide.
+// The group types of aclnnGroupedMatmul: the dimension that the groups divide.
 enum GroupType : int64_t { kNothing = -1, kRows = 0, kInner = 2 };
 
-// The ends of the groups; the list holds them, or the sizes of the groups.
+// The ends of the groups. The list holds the ends or the sizes.
 std::vector<int64_t> ends_of(const at::Tensor& list, bool sizes, int64_t limit) {
   const at::Tensor values = list.to(at::kLong).contiguous();
   std::vector<int64_t> ends(values.const_data_ptr<int64_t>(), values.const_data_ptr<int64_t>() + values.numel());
   int64_t last = 0;
   for (int64_t& end : ends) {
     if (sizes) end += last;
-    TORCH_CHECK(end >= last && end <= limit, "a group ends at ", end, ", which is before ", last, " or behind ", limit);
+    TORCH_CHECK(end >= last && end <= limit, "a group ends at ", end, ", but should end between ", last, " and ", limit);
     last = end;
   }
   return ends;
@@ -74,7 +74,7 @@ void grouped_matmul(at::TensorList x, at::TensorList weight, at::TensorList bias
   TORCH_CHECK(scaleOptional.size() == perTokenScaleOptional.size(), "scales of both sides are expected, or none");
   const bool scaled = !scaleOptional.empty();
   if (groupType == kNothing) {
-    TORCH_CHECK(x.size() == weight.size() && x.size() == out.size(), "x, weight and out must be of one length");
+    TORCH_CHECK(x.size() == weight.size() && x.size() == out.size(), "x, weight and out must have the same length");
     for (size_t i = 0; i < x.size(); ++i) {
       multiply(x[i], weight[i], scaled ? Scales{perTokenScaleOptional[i], scaleOptional[i]} : Scales{}, out[i]);
     }

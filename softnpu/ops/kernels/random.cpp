@@ -27,7 +27,7 @@ void fill_uniform(at::Tensor& tensor, double from, double to, Stream stream) {
     const T first(start), end{float(to)};
     fill_from_words(data, tensor.numel(), stream, [=](uint32_t word) {
       const T value(float(word >> 8) * range + start);
-      return value == end ? first : value;  // rounded up
+      return value == end ? first : value;  // rounding may give `end`
     });
   }
 }
@@ -45,7 +45,7 @@ at::Tensor standard_normal(const at::Tensor& like, Stream stream) {
   return result;
 }
 
-// A double in (0, 1) for each element, mapped by f.
+// Fills with f(x) for a random double x in (0, 1) per element.
 template <class F>
 void fill_by_fraction(at::Tensor& selfRef, Stream stream, F f) {
   with_dense(selfRef, [&](at::Tensor& tensor) {
@@ -56,10 +56,10 @@ void fill_by_fraction(at::Tensor& selfRef, Stream stream, F f) {
   });
 }
 
-// From how many values on a remainder of 32 bits would favour the small ones.
+// For more values the remainder of 32 random bits would prefer small values.
 constexpr uint64_t kWideRange = uint64_t(1) << 24;
 
-// Values from + x for x below `range`; a range of 0 stands for all 64 bits.
+// Random values in [from, from + range). A range of 0 means all 64 bits.
 void fill_integers(at::Tensor& selfRef, uint64_t from, uint64_t range, Stream stream) {
   with_dense(selfRef, [&](at::Tensor& tensor) {
     const auto fill = [&]<class T>(T* data) {
@@ -76,7 +76,7 @@ void fill_integers(at::Tensor& selfRef, uint64_t from, uint64_t range, Stream st
   });
 }
 
-// As many integers as the type holds one by one, from 0 on.
+// The number of consecutive integers from 0 that the type represents exactly.
 uint64_t whole_range(at::ScalarType type) {
   switch (type) {
     case at::kHalf:
@@ -100,16 +100,16 @@ uint64_t whole_range(at::ScalarType type) {
   }
 }
 
-// How many of 2^32 words are below a probability.
+// The number of the 2^32 words that are below a probability.
 uint64_t threshold_of(double probability) {
   TORCH_CHECK(probability >= 0 && probability <= 1, "a probability has to be between 0 and 1, it is ", probability);
   return uint64_t(std::ceil(probability * 0x1p32));
 }
 
-// From this rate on rejection is faster than counting; its constants hold from 10 on.
+// From this rate on rejection is faster than counting. Its constants are valid for rates of at least 10.
 constexpr double kRejectionRate = 10;
 
-// How many exponential waits fit into `rate`.
+// The number of exponentially distributed waiting times that fit into `rate`.
 double count_waits(double rate, Sequence& sequence) {
   double events = 0;
   const double limit = std::exp(-rate);
@@ -144,7 +144,7 @@ double next_poisson(double rate, Sequence& sequence) {
 }  // namespace
 
 void fill_normals(double* data, int64_t elements, Stream stream) {
-  // Two numbers take four words: a whole pair is made for the last element too.
+  // Two numbers use four words. The last element also gets a whole pair.
   for_words(stream, (elements + 1) / 2, 4, [&](int64_t first, int64_t count, const Words& words) {
     for (int64_t pair = 0; pair < count; ++pair) {
       const uint32_t* word = words.data() + 4 * pair;
@@ -273,7 +273,7 @@ void poisson(const at::Tensor& self, int64_t seed, int64_t offset, at::Tensor& o
               "invalid Poisson rate, expected rate to be non-negative");
   at::parallel_for(0, rates.numel(), 64, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      // The element's place goes into the seed: each one has a stream of its own.
+      // The index of the element is part of the seed, so that each element has a sequence of its own.
       Sequence sequence({uint64_t(seed) + 0x9E3779B97F4A7C15 * uint64_t(i + 1), uint64_t(offset)});
       data[i] = next_poisson(rate[i], sequence);
     }
@@ -305,7 +305,7 @@ void multinomial(const at::Tensor& self, int64_t numsamples, bool replacement, i
       }
       continue;
     }
-    // The categories whose exponential waits, each at the rate of its weight, end first.
+    // Each category gets an exponential waiting time with its weight as the rate. The shortest waiting times win.
     std::vector<std::pair<double, int64_t>> waits(static_cast<size_t>(categories));
     for (int64_t k = 0; k < categories; ++k) waits[size_t(k)] = {-std::log(sequence.next_fraction()) / weight[k], k};
     std::partial_sort(waits.begin(), waits.begin() + numsamples, waits.end());

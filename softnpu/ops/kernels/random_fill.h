@@ -1,4 +1,4 @@
-// Fills a tensor with random values by position: element i gets the value that word i (or the pair of words i) gives.
+// Fills a tensor with random values by position: the value of element i comes from word i, or from pair i of words.
 #pragma once
 
 #include <ATen/Dispatch.h>
@@ -27,7 +27,7 @@ void for_words(Stream stream, int64_t elements, int64_t words_per_element, F f) 
   });
 }
 
-// The same in dense memory of type T: f turns a word into a value.
+// Fills dense memory of type T. f turns a word into a value.
 template <class T, class F>
 void fill_from_words(T* data, int64_t elements, Stream stream, F f) {
   for_words(stream, elements, 1, [&](int64_t first, int64_t count, const Words& words) {
@@ -35,7 +35,7 @@ void fill_from_words(T* data, int64_t elements, Stream stream, F f) {
   });
 }
 
-// f turns 64 bits into a value.
+// The same. f turns 64 bits into a value.
 template <class T, class F>
 void fill_from_longs(T* data, int64_t elements, Stream stream, F f) {
   for_words(stream, elements, 2, [&](int64_t first, int64_t count, const Words& words) {
@@ -52,7 +52,7 @@ inline void fill_normals(float* data, int64_t elements, Stream stream) {
 }
 void fill_normals(double* data, int64_t elements, Stream stream);
 
-// Gives f dense memory of the tensor's shape: its own, or a copy that is written back.
+// Calls f with a dense tensor of the same shape: the tensor itself, or a copy that is copied back.
 template <class F>
 void with_dense(at::Tensor& tensor, F f) {
   if (tensor.is_contiguous()) {

@@ -1,4 +1,4 @@
-// Cells of recurrent layers. The workspace between forward and backward holds what the derivatives need:
+// Cells of recurrent layers. The forward pass stores the values for the derivatives in a workspace:
 //   LSTM [batch, 4 * hidden]: the gates after their activation, in the order input, forget, cell, output
 //   GRU  [batch, 5 * hidden]: reset, update, new (after activation), the previous state, and the hidden part of the new gate
 #include <ATen/ops/add.h>

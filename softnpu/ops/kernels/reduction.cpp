@@ -9,7 +9,7 @@
 
 namespace softnpu::ops::kernels {
 
-// No dimensions and an output of one element mean all dimensions.
+// An empty list of dimensions with an output of one element means all dimensions.
 void all(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, at::Tensor& out) {
   if (dim.empty() && out.dim() == 0) {
     at::all_out(out, self);

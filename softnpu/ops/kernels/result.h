@@ -1,4 +1,6 @@
-// Where results of kernels without an out= form go.
+// Stores results of kernels that have no out= form.
+//
+//   store(gradient, std::get<0>(results));
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,14 +11,14 @@
 
 namespace softnpu::ops::kernels {
 
-// Copies a result into an output that may be absent; a result that was not asked for is undefined.
+// Copies a result into an output. Does nothing if the output is absent or the result undefined.
 inline void store(const std::optional<at::Tensor>& output, const at::Tensor& result) {
   if (output && output->defined() && result.defined()) output->copy_(result);
 }
 
 inline bool wanted(const std::optional<at::Tensor>& output) { return output && output->defined(); }
 
-// Runs `work` on a contiguous tensor whose values end up in `output`, which has to have these sizes.
+// Runs `work` on a contiguous tensor: `output`, or one that is then copied into it. `output` must have these sizes.
 template <class Work>
 void write_contiguous(at::Tensor& output, at::IntArrayRef sizes, Work&& work) {
   TORCH_CHECK(output.sizes() == sizes, "a result of shape ", sizes, " does not fit into one of shape ", output.sizes());

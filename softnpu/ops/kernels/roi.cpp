@@ -1,5 +1,5 @@
-// Regions of interest: a box of an image becomes a grid of bins. "align" gives the mean of bilinear samples in a bin, "pool" the
-// largest of its pixels or their mean. The position-sensitive forms ("ps") read another channel for each bin.
+// Regions of interest: a box of an image becomes a grid of bins. "align" computes the mean of bilinear samples in a bin, "pool"
+// the maximum or the mean of its pixels. The position-sensitive forms ("ps") read another channel for each bin.
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kBoxWidth = 5;
 constexpr int64_t kChannelsPerThread = 16;
-constexpr int64_t kHalfPixels = 2;  // how aclnnROIAlign spells it
+constexpr int64_t kHalfPixels = 2;  // a value of roiEndMode
 
 struct Shape {
   int64_t height, width;
@@ -26,18 +26,20 @@ bool has_half_pixels(int64_t roi_end_mode) {
   return roi_end_mode == kHalfPixels;
 }
 
+// A copy: an output may overlap `rois`, and the checked image numbers must not change while the kernel writes.
 at::Tensor checked_boxes(const at::Tensor& rois, const at::Tensor& images) {
   TORCH_CHECK(images.dim() == 4, "images have 4 dimensions, not ", images.dim());
   TORCH_CHECK(rois.dim() == 2 && rois.size(1) == kBoxWidth, "rois must have shape as Tensor[K, 5]");
   TORCH_CHECK(rois.scalar_type() == images.scalar_type(), "rois are of type ", rois.scalar_type(), ", images of type ",
               images.scalar_type());
-  if (rois.size(0) > 0) check_bounds(rois.select(1, 0).to(at::kLong), images.size(0));
-  return rois.contiguous();
+  const at::Tensor boxes = rois.clone(at::MemoryFormat::Contiguous);
+  if (boxes.size(0) > 0) check_bounds(boxes.select(1, 0).to(at::kLong), images.size(0));
+  return boxes;
 }
 
 // ---- align ----
 
-// Four pixels and their weights. Outside of the image there are none.
+// Four pixels and their weights. All weights are 0 outside of the image.
 template <class T>
 struct Sample {
   std::array<int64_t, 4> places{-1, -1, -1, -1};
@@ -46,7 +48,7 @@ struct Sample {
   bool is_outside() const { return places[0] < 0; }
 };
 
-// The pixels beside a coordinate, and how much the second of them weighs.
+// The two pixels beside a coordinate, and the weight of the second one.
 template <class T>
 struct Between {
   int64_t low, high;
@@ -73,10 +75,10 @@ Sample<T> sample_at(T y, T x, Shape plane) {
           {far_y * far_x, far_y * column.fraction, row.fraction * far_x, row.fraction * column.fraction}};
 }
 
-// In all bins of a box: what takes some seconds.
+// The largest number of samples in all bins of a box; more would take longer than some seconds.
 constexpr double kMostSamples = 1 << 26;
 
-// One side of a box, cut into bins with `samples` in each. Where the box ends before it begins, they are fewer than none.
+// One side of a box, divided into bins of `samples` samples. An inverted box has a negative sample count.
 template <class T>
 struct Side {
   T start, bin;
@@ -126,18 +128,18 @@ struct Samples {
 struct Align {
   double scale;
   bool half_pixels;
-  int64_t wanted;           // samples in a bin and direction; 0: as many as the bin has pixels
-  bool position_sensitive;  // a channel of its own for each bin
+  int64_t wanted;           // samples per bin and direction; 0: the number of pixels of the bin
+  bool position_sensitive;  // each bin has its own channel
 
   int64_t channel(int64_t channel, int64_t bin, int64_t bins) const {
     return position_sensitive ? channel * bins + bin : channel;
   }
-  // Without samples the mean of the position-sensitive form is not a number.
+  // Without samples the mean of the position-sensitive form is NaN.
   int64_t divisor(int64_t given) const { return position_sensitive ? given : std::max<int64_t>(given, 1); }
 };
 
-// visit(samples of a bin, their divisor, place of the bin in `bins`, place of its plane in `images`) for every bin; no two
-// threads get bins of the same channel.
+// Calls visit(samples of a bin, their divisor, index of the bin in `bins`, index of its plane in `images`) for every bin. All
+// bins of a channel are visited by one thread.
 template <class T, class Visit>
 void for_each_bin(const Align& how, const at::Tensor& rois, const at::Tensor& images, const at::Tensor& bins, Visit visit) {
   const Shape plane = plane_of(images), grid = plane_of(bins);
@@ -208,7 +210,7 @@ struct Window {
   int64_t area() const { return std::max<int64_t>(bottom - top, 0) * std::max<int64_t>(right - left, 0); }
 };
 
-// One side of a box that begins and ends with whole pixels.
+// One side of a box whose ends are rounded to whole pixels.
 template <class T>
 struct PixelSide {
   int64_t start;
@@ -231,7 +233,7 @@ struct PixelSide {
 struct Pool {
   double scale;
   bool position_sensitive;  // then a box does not contain its last row and column
-  Shape seen;               // what is used of an image
+  Shape seen;               // the part of an image that is used
 };
 
 // The windows of a box, bin after bin.
@@ -250,7 +252,7 @@ std::vector<Window> windows_of(const Pool& how, const T* box, Shape grid) {
   return windows;
 }
 
-// visit(place) for the pixels of a window, row after row.
+// Calls visit(index) for the pixels of a window, row after row.
 template <class Visit>
 void for_each_pixel(const Window& window, Shape plane, Visit visit) {
   for (int64_t y = window.top; y < window.bottom; ++y) {
@@ -258,8 +260,8 @@ void for_each_pixel(const Window& window, Shape plane, Visit visit) {
   }
 }
 
-// visit(pixels of a bin, place of the bin in `bins`, place of its plane in `images`) for every bin; no two threads get bins of
-// the same channel.
+// Calls visit(pixels of a bin, index of the bin in `bins`, index of its plane in `images`) for every bin. All bins of a channel
+// are visited by one thread.
 template <class T, class Visit>
 void for_each_window(const Pool& how, const at::Tensor& rois, const at::Tensor& images, const at::Tensor& bins, Visit visit) {
   const Shape plane = plane_of(images), grid = plane_of(bins);
@@ -288,7 +290,7 @@ void roi_align(const at::Tensor& self, const at::Tensor& rois, double spatialSca
 
 void roi_align_backward(const at::Tensor& self, const at::Tensor& rois, at::IntArrayRef xdiffShape, int64_t pooledWidth,
                         int64_t pooledHeight, double spatialScale, int64_t sampleNum, int64_t roiEndMode, at::Tensor& out) {
-  TORCH_CHECK(out.sizes() == xdiffShape, "out has the shape ", out.sizes(), ", xdiffShape says ", xdiffShape);
+  TORCH_CHECK(out.sizes() == xdiffShape, "out has the shape ", out.sizes(), ", but xdiffShape is ", xdiffShape);
   TORCH_CHECK(self.dim() == 4 && self.size(2) == pooledHeight && self.size(3) == pooledWidth, "a gradient of shape ",
               self.sizes(), " is not one of ", pooledHeight, " x ", pooledWidth, " bins");
   align_backward({spatialScale, has_half_pixels(roiEndMode), sampleNum, false}, self, rois, out);
@@ -359,7 +361,7 @@ void ps_roi_pool(const at::Tensor& self, const at::Tensor& rois, double spatialS
                  at::Tensor& out) {
   const at::Tensor images = self.contiguous(), boxes = checked_boxes(rois, self);
   const Shape plane = plane_of(images);
-  // As in torchvision the last row and column are not looked at, though the backward pass gives them a gradient.
+  // As in torchvision the last row and column are not used, though the backward pass computes their gradient.
   const Pool how{spatialScale, true, {plane.height - 1, plane.width - 1}};
   const int64_t channels = self.size(1) / (pooledHeight * pooledWidth);
   write_contiguous(out, {boxes.size(0), channels, pooledHeight, pooledWidth}, [&](at::Tensor& bins) {

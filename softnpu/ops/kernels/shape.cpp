@@ -13,7 +13,7 @@
 namespace softnpu::ops::kernels {
 namespace {
 
-// With a size given, ATen writes that many without a look at the counts.
+// If the size is given, ATen writes that many elements and does not check the counts.
 void check_repeats(const at::Tensor& repeats) {
   TORCH_CHECK(repeats.numel() == 0 || repeats.min().item<int64_t>() >= 0, "repeats can not be negative");
 }
@@ -34,7 +34,7 @@ void split_with_size(const at::Tensor& self, at::IntArrayRef splitSize, int64_t 
   }
 }
 
-// Sees the output as [repeats, size] pairs of dimensions and fills it with one expanded copy.
+// Views the output with a pair of dimensions [repeats, size] per dimension, and fills it with one copy of the expanded input.
 void repeat(const at::Tensor& self, at::IntArrayRef repeats, at::Tensor& out) {
   const int64_t extra = int64_t(repeats.size()) - self.dim();
   TORCH_CHECK(extra >= 0, "repeats has ", repeats.size(), " numbers for ", self.dim(), " dimensions");
@@ -96,7 +96,7 @@ void kaiser_window(int64_t length, bool periodic, double beta, at::Tensor& out) 
   out.copy_(at::kaiser_window(length, periodic, beta, out.options()));
 }
 
-// `pad` holds (before, after) from the last dimension on; a negative number cuts.
+// `pad` holds pairs (before, after), starting with the last dimension. A negative number removes elements.
 void constant_pad_nd(const at::Tensor& self, at::IntArrayRef pad, const at::Scalar& value, at::Tensor& out) {
   TORCH_CHECK(pad.size() % 2 == 0 && int64_t(pad.size() / 2) <= self.dim(), "pad has ", pad.size(), " numbers for ", self.dim(),
               " dimensions");

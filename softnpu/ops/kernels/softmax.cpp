@@ -1,4 +1,4 @@
-// ATen's CPU kernels take one type; on a device, input in half precision and output in float32 is one operation.
+// Softmax with input in half precision and output in float32, which ATen's CPU kernels do not have.
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
 #include <ATen/ops/_masked_softmax.h>
@@ -31,7 +31,7 @@ void log_softmax_backward(const at::Tensor& gradOutput, const at::Tensor& output
   out.copy_(at::_log_softmax_backward_data(gradOutput, output, dim, type));
 }
 
-// Below 0 stands for "not given", also for the dimension: the last one.
+// A negative value means "not given"; for the dimension it means the last one.
 void masked_softmax(const at::Tensor& self, const at::Tensor& mask, int64_t dim, int64_t maskType, at::Tensor& out) {
   if (self.numel() == 0) return;  // ATen's kernel divides by the number of rows
   out.copy_(at::_masked_softmax(self, mask, dim, maskType < 0 ? std::nullopt : std::optional(maskType)));

@@ -1,4 +1,4 @@
-// Row indices of sparse matrices: one per element (COO) or one offset per row (CSR).
+// Conversion between the row indices of sparse matrices: one index per element (COO) and one offset per row (CSR).
 #include <ATen/ops/_convert_indices_from_coo_to_csr.h>
 #include <ATen/ops/_convert_indices_from_csr_to_coo.h>
 

@@ -36,29 +36,29 @@
 namespace softnpu::ops::kernels {
 namespace {
 
-// Callers that have no scale pass 0, some of them 1.
+// Clients without a scale pass 0, and some of them 1.
 std::optional<double> scale_of(double scale, int64_t input, int64_t output) {
   if (scale <= 0 || (scale == 1 && input != output)) return std::nullopt;
-  constexpr double kFar = 1024;  // ATen's kernels take a scale far from that of the sizes for indices outside of the tensor
+  constexpr double kFar = 1024;  // with a larger error of the scale ATen's kernels compute indices outside of the tensor
   const double ratio = scale * double(input) / double(output);
-  TORCH_CHECK(ratio > 1 / kFar && ratio < kFar, "a scale of ", scale, " does not make ", output, " elements of ", input);
+  TORCH_CHECK(ratio > 1 / kFar && ratio < kFar, "a scale of ", scale, " does not fit sizes ", input, " and ", output);
   return scale;
 }
 
-// Of spatial dimension `dim`, counted from the first one behind batch and channels.
+// The scale of spatial dimension `dim`; the first one after batch and channels is 0.
 std::optional<double> scale_of(double scale, at::IntArrayRef input, at::IntArrayRef output, size_t dim) {
   TORCH_CHECK(input.size() == output.size() + 2 && dim < output.size(), "output sizes ", output, " do not fit input sizes ",
               input);
   return scale_of(scale, input[dim + 2], output[dim]);
 }
 
-// With antialiasing the kernel trusts the scale to be that of the sizes.
+// With antialiasing the kernel does not check that the scale fits the sizes.
 std::optional<double> checked_scale_of(double scale, at::IntArrayRef input, at::IntArrayRef output, size_t dim) {
   const std::optional<double> used = scale_of(scale, input, output, dim);
   if (!used) return used;
   const double size = double(input[dim + 2]) * *used;
-  TORCH_CHECK(std::abs(size - double(output[dim])) <= 1, "a scale of ", *used, " makes of ", input[dim + 2], " elements ", size,
-              ", not ", output[dim]);
+  TORCH_CHECK(std::abs(size - double(output[dim])) <= 1, "a scale of ", *used, " changes size ", input[dim + 2], " to ", size,
+              ", but the output has size ", output[dim]);
   return used;
 }
 
@@ -214,7 +214,7 @@ void upsample_trilinear3d_backward(const at::Tensor& gradOut, at::IntArrayRef ou
 
 namespace {
 
-// ATen's kernels turn a place that is not a number into an index of its own.
+// ATen's kernels turn a coordinate of NaN into an index.
 at::Tensor without_nan(const at::Tensor& grid) { return at::where(grid.isnan(), at::scalar_tensor(-1, grid.options()), grid); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Host callbacks, the last errors, and the notice of failed tasks.
+// Host callbacks, recent errors, and the exception callback.
 #include "runtime/stream/callback.h"
 
 #include "api.h"
@@ -36,7 +36,7 @@ Status aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback) {
 
 const char* aclGetRecentErrMsg() { return softnpu::take_recent_error(); }
 
-// The level has one value; another one is read as that.
+// aclrtLastErrLevel has one value; other values are treated as that one.
 aclError aclrtGetLastError(aclrtLastErrLevel /*level*/) { return std::exchange(softnpu::thread_state().last_error, ACL_SUCCESS); }
 
 aclError aclrtPeekAtLastError(aclrtLastErrLevel /*level*/) { return softnpu::thread_state().last_error; }

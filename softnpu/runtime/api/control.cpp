@@ -10,6 +10,7 @@
 #include "runtime/checks/faults.h"
 #include "runtime/checks/races.h"
 #include "runtime/device/process.h"
+#include "runtime/memory/ledger.h"
 #include "runtime/softnpu.h"
 
 namespace softnpu {
@@ -18,13 +19,13 @@ namespace {
 struct Command {
   std::string_view name;
   std::string_view usage;
-  // Answers by setting `reply`.
+  // Sets `reply`.
   Status (*run)(std::string_view arguments, std::string& reply);
 };
 
 Status help(std::string_view arguments, std::string& reply);
 
-// The first damaged red zone of any device is the failure.
+// Fails with the first damaged red zone of any device.
 Status check_memory(std::string_view, std::string&) {
   for (Device* device : devices()) {
     if (Heap* heap = device->heap()) SOFTNPU_RETURN_IF_ERROR(heap->check_red_zones());
@@ -50,7 +51,7 @@ Status show_memory_checks(std::string_view, std::string& reply) {
   return {};
 }
 
-// Nothing is found while nothing is looked for.
+// Fails if the check is off, because an empty reply would mean that there are no races.
 Status take_races(std::string_view, std::string& reply) {
   if (!races_are_checked()) return {ACL_ERROR_INVALID_PARAM, "races are not checked; set SOFTNPU_RACE_CHECK=report"};
   reply = races().take_reports();
@@ -63,7 +64,7 @@ Status show_options(std::string_view, std::string& reply) {
   return {};
 }
 
-// This process, which only asks, is left out. What a name holds is its program's business, hence last in its line.
+// Omits this process. The name of a program may contain spaces, so it is the last field of its line.
 Status show_usage(std::string_view, std::string& reply) {
   Ledger& account = ledger();
   if (!account.problem().ok()) return account.problem().copy();

@@ -1,4 +1,4 @@
-// Devices: choosing one, waiting for it, asking about it.
+// Devices: selecting, synchronising and querying them.
 #include "runtime/device/device.h"
 
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include "api.h"
 #include "runtime/base/options.h"
 #include "runtime/device/process.h"
+#include "runtime/memory/ledger.h"
 #include "runtime/stream/copy.h"
 #include "runtime/stream/thread_state.h"
 
@@ -183,7 +184,7 @@ Status aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid* uuid) {
   if (!device.ok()) return device.take_status();
   char host[48] = {};
   gethostname(host, sizeof host - 1);
-  // The same device of the same host, whichever process asks.
+  // Equal in all processes of the host.
   const uint64_t host_hash = std::hash<std::string_view>{}(host);
   const uint64_t number = 0x50554E5446300000 + uint64_t(device.value()->host_number());
   std::memcpy(uuid->bytes, &host_hash, sizeof host_hash);
@@ -252,7 +253,7 @@ Status aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout) {
 Status aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo* /*memUceInfoArray*/, size_t /*arraySize*/, size_t* retSize) {
   Result<Device*> device = find_device(deviceId);
   if (!device.ok()) return device.take_status();
-  *retSize = 0;  // host memory reports its own errors
+  *retSize = 0;  // the host reports errors of its memory
   return {};
 }
 

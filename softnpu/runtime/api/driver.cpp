@@ -3,9 +3,11 @@
 #include "runtime/api/entry.h"
 #include "runtime/base/message.h"
 #include "runtime/base/options.h"
-#include "runtime/checks/faults.h"
 #include "runtime/engine/arena.h"
+#include "runtime/memory/heaps.h"
+#include "runtime/stream/capture.h"
 #include "runtime/stream/copy.h"
+#include "runtime/stream/submit_with_faults.h"
 
 namespace softnpu {
 namespace {
@@ -18,7 +20,7 @@ aclError launch(aclrtStream handle, const SoftnpuTaskKind* kind, const void* pay
     if (bytes > SOFTNPU_TASK_PAYLOAD) {
       return {ACL_ERROR_INTERNAL_ERROR, text("a payload of ", bytes, " bytes is larger than ", int(SOFTNPU_TASK_PAYLOAD))};
     }
-    return Faults::submit(FaultPoint::kLaunch, *stream, *kind, payload, bytes, cost);
+    return submit_with_faults(FaultPoint::kLaunch, *stream, *kind, payload, bytes, cost);
   });
 }
 
@@ -36,8 +38,7 @@ aclError alias(const void* pointer, size_t bytes, void** result) {
 }
 
 bool find_allocation(const void* pointer, uintptr_t* begin, size_t* bytes) {
-  if (!Arena::contains(pointer) || !device_is_visible(Arena::device_of(pointer))) return false;
-  const Heap* heap = device_at(Arena::device_of(pointer)).heap();
+  const Heap* heap = Arena::contains(pointer) ? Heaps::find(pointer).heap : nullptr;
   if (heap == nullptr) return false;
   const std::optional<Allocation> found = heap->find(pointer);
   if (!found) return false;
@@ -48,7 +49,7 @@ bool find_allocation(const void* pointer, uintptr_t* begin, size_t* bytes) {
 
 aclError fail(const char* function, aclError code, const char* message) { return entry::fail(function, Status(code, message)); }
 
-// The device whose memory kernels see at that address; null for memory of the host.
+// The device that owns the kernel address; null for host memory.
 Device* device_behind(const void* kernel_address) {
   const Arena::Range range = Arena::device_range();
   const auto* pointer =
@@ -77,6 +78,13 @@ aclError check_zones(const void* kernel_address, char* message) {
   return status.code();
 }
 
+bool alter_captured(aclrtStream handle, bool (*alter)(const SoftnpuTaskKind** kind, void* payload, void* context),
+                    void* context) {
+  Stream* stream = nullptr;
+  if (!entry::resolve_stream(handle, "stream", /*nullable=*/true, &stream).ok()) return false;
+  return captures().alter(*stream, [&](RecordedTask& task) { return alter(task.kind_pointer(), task.payload(), context); });
+}
+
 }  // namespace
 }  // namespace softnpu
 
@@ -84,7 +92,7 @@ const SoftnpuDriver* softnpuDriver(uint32_t version) {
   if (version != SOFTNPU_DRIVER_VERSION) return nullptr;
   static const SoftnpuDriver* driver = [] {
     using softnpu::Arena;
-    (void)softnpu::open_engine();  // where that fails there are no device addresses, and aclrtSetDevice will say why
+    (void)softnpu::open_engine();  // on failure there are no device addresses, and aclrtSetDevice returns the reason
     const Arena::Range range = Arena::device_range();
     return new SoftnpuDriver{.version = SOFTNPU_DRIVER_VERSION,
                              .device_begin = range.begin,
@@ -98,7 +106,8 @@ const SoftnpuDriver* softnpuDriver(uint32_t version) {
                              .raise_overflow = softnpu::raise_overflow,
                              .check_zones = softnpu::options().memory_check.red_zones ? softnpu::check_zones : nullptr,
                              .limits = softnpu::Device::limits(),
-                             .saturates = softnpu::saturates};
+                             .saturates = softnpu::saturates,
+                             .alter_captured = softnpu::alter_captured};
   }();
   return driver;
 }

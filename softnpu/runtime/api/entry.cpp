@@ -52,7 +52,7 @@ Status resolve_taskgroup(aclrtTaskGrp handle, const char* name, TaskGroup** grou
 
 aclError fail(const char* function, const Status& status) {
   const char* code_name = error_name(status.code());
-  // Clients wait in slices: that one passed is no failure to them.
+  // Clients wait in slices, so a time-out is not logged as an error.
   const bool is_timeout = status.code() == ACL_ERROR_RT_STREAM_SYNC_TIMEOUT || status.code() == ACL_ERROR_RT_EVENT_SYNC_TIMEOUT;
   set_recent_error(text(function, ": ", status.message(), " [", status.code(), code_name != nullptr ? " " : "",
                         code_name != nullptr ? code_name : "", "]"),

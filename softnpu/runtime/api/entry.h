@@ -1,5 +1,13 @@
-// What the generated C functions (entries.cpp) are made of: checks in front of the behaviour, one conversion of failures behind
-// it.
+// Parts of the generated C functions (entries.cpp): the checks of arguments, and the conversion of a Status to an aclError.
+//
+//   aclError aclrtSynchronizeStream(aclrtStream stream) {
+//     return entry::guarded("aclrtSynchronizeStream", [&]() -> Status {
+//       SOFTNPU_RETURN_IF_ERROR(entry::ready());
+//       Stream* object = nullptr;
+//       SOFTNPU_RETURN_IF_ERROR(entry::resolve_stream(stream, "stream", /*nullable=*/true, &object));
+//       return api::aclrtSynchronizeStream(*object);
+//     });
+//   }
 #pragma once
 
 #include <exception>
@@ -17,15 +25,15 @@ namespace softnpu::entry {
 inline Status ready() { return Process::ready(); }
 Status null_argument(const char* name);
 
-// The object behind a handle, or why there is none. A stream must belong to the current context; a null stream, where that is
-// allowed, is the current context's default stream.
+// Find the object of a handle. A stream must belong to the current context. A null stream, if `nullable`, is the default stream
+// of the current context.
 Status resolve_stream(aclrtStream handle, const char* name, bool nullable, Stream** stream);
 Status resolve_event(aclrtEvent handle, const char* name, Event** event);
 Status resolve_context(aclrtContext handle, const char* name, Context** context);
 Status resolve_graphslot(aclmdlRI handle, const char* name, GraphSlot** graph);
 Status resolve_taskgroup(aclrtTaskGrp handle, const char* name, TaskGroup** group);
 
-// Keeps a failure for aclGetRecentErrMsg and aclrtGetLastError, writes it to the log and returns its code.
+// Stores a failure for aclGetRecentErrMsg and aclrtGetLastError, writes it to the log and returns its code.
 aclError fail(const char* function, const Status& status);
 inline aclError finish(const char* function, const Status& status) {
   if (status.ok()) [[likely]]
@@ -33,10 +41,10 @@ inline aclError finish(const char* function, const Status& status) {
   return fail(function, status);
 }
 
-// "Not supported": the function exists in AscendCL but not in this device.
+// Fails with "not supported", for functions of AscendCL that this device does not offer.
 aclError refuse(const char* function);
 
-// Runs `body` and finishes; no exception passes the C boundary.
+// Runs `body` and converts its Status. Exceptions become failures, since none may pass the C interface.
 template <typename Body>
 aclError guarded(const char* function, Body body) {
   try {

@@ -19,7 +19,7 @@ std::string& shared_error() {  // guarded by g_mutex
 }  // namespace
 
 void set_recent_error(std::string message, const char* function, LogLevel level) {
-  // A forked child inherits the log's locks in whatever state they were.
+  // A child of fork() does not log: the locks of the log may be held in it.
   if (!Process::is_forked_child() && log_enabled(level)) log_line(level, {"entries.cpp", 0, function}, message);
   if (Process::shares_recent_error()) {
     std::lock_guard guard(g_mutex);

@@ -1,4 +1,4 @@
-// Events, waiting on values in memory, and the time limits of both.
+// Events, waits for values in memory, and time limits.
 #include "runtime/stream/event.h"
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kKnownFlags = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | ACL_EVENT_TIME_LINE |
                                  ACL_EVENT_DEVICE_USE_ONLY | ACL_EVENT_EXTERNAL | ACL_EVENT_IPC |
-                                 0x4;  // 0x4: part of the private default of older clients
+                                 0x4;  // 0x4: an undocumented default of older clients
 
 Result<aclrtEvent> create_event(Event::Family family, uint32_t flags, IpcEvent::Ref shared) {
   Result<Context*> context = current_context();
@@ -216,7 +216,7 @@ Status aclrtSetOpWaitTimeout(uint32_t timeout) {
   return {};
 }
 
-// A software task cannot be interrupted: the limit is accepted and has no effect.
+// A task cannot be interrupted: the limit is accepted and has no effect.
 Status aclrtSetOpExecuteTimeOut(uint32_t /*timeout*/) { return {}; }
 
 Status aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t* actualTimeout) {

@@ -1,4 +1,4 @@
-// aclInit and what can be asked without a device.
+// aclInit and functions that need no device.
 #include <array>
 #include <cstdarg>
 #include <cstdio>
@@ -15,7 +15,7 @@
 namespace softnpu::api {
 namespace {
 
-// The interface generation that is spoken: the newest whose behaviour the software device follows.
+// The CANN version whose behaviour the software device follows.
 constexpr char kCannVersion[] = "8.5.0";
 constexpr std::array kPackages = {"cann", "runtime", "compiler", "hccl", "toolkit", "opp", "opp_kernel", "driver"};
 
@@ -156,7 +156,7 @@ size_t aclDataTypeSize(aclDataType dataType) {
     case ACL_COMPLEX128:
       return 16;
     default:
-      return 0;  // no whole number of bytes, or no type at all
+      return 0;  // sub-byte types and unknown types
   }
 }
 

@@ -11,11 +11,15 @@
 #include "runtime/device/device.h"
 #include "runtime/device/process.h"
 #include "runtime/engine/arena.h"
+#include "runtime/memory/heaps.h"
+#include "runtime/memory/host_memory.h"
 #include "runtime/memory/ipc_memory.h"
+#include "runtime/memory/ledger.h"
 #include "runtime/stream/copy.h"
 #include "runtime/stream/host_probe.h"
 #include "runtime/stream/reduce.h"
 #include "runtime/stream/stream.h"
+#include "runtime/stream/submit_with_faults.h"
 #include "runtime/stream/thread_state.h"
 
 namespace softnpu::api {
@@ -31,7 +35,7 @@ Status check_config(const aclrtMallocConfig* config, int device) {
     const aclrtMallocAttribute& attribute = config->attrs[i];
     switch (attribute.attr) {
       case ACL_RT_MEM_ATTR_RSV:
-      case ACL_RT_MEM_ATTR_MODULE_ID:  // whom to account it to: everything is one account here
+      case ACL_RT_MEM_ATTR_MODULE_ID:  // accounting by module is not supported; the value is ignored
       case ACL_RT_MEM_ATTR_VA_FLAG:
         break;
       case ACL_RT_MEM_ATTR_DEVICE_ID:
@@ -76,13 +80,13 @@ Status allocate_host(void** result, size_t size, const aclrtMallocConfig* config
   return {};
 }
 
-// The address under which devices reach memory of the client, which has to be there.
+// Registers memory of the client, which must be mapped, and returns its address for devices.
 Result<void*> register_host(void* pointer, size_t size, uint32_t flags) {
   if (size > 0) SOFTNPU_RETURN_IF_ERROR(check_host_range(pointer, size, "ptr"));
   return host_memory().register_range(pointer, size, flags);
 }
 
-// Whether a stream may still use host memory that it is about to lose.
+// Reports a race if a stream may still use host memory that is about to be freed or unregistered.
 Status check_host_release(const char* function, void* pointer, HostMemoryKind kind) {
   if (!races_are_checked()) return {};
   const HostRange range = host_memory().find(pointer);
@@ -121,7 +125,7 @@ struct Batch {
   size_t* fail_index;
 };
 
-// Everything is checked before anything is copied.
+// Checks all copies of a batch before the first one runs.
 Result<std::vector<CheckedCopy>> check_batch(const Batch& batch) {
   if (batch.fail_index != nullptr) *batch.fail_index = SIZE_MAX;
   if (batch.count == 0 || batch.attribute_count == 0 || batch.attribute_count > batch.count) {
@@ -201,8 +205,7 @@ Status aclrtFree(void* devPtr) {
   if (!Arena::contains(devPtr)) {
     return {ACL_ERROR_RT_PARAM_INVALID, text(devPtr, " is not a device address; aclrtFreeHost frees pinned host memory")};
   }
-  const int host_number = Arena::device_of(devPtr);
-  Heap* heap = device_is_visible(host_number) ? device_at(host_number).heap() : nullptr;
+  Heap* heap = Heaps::find(devPtr).heap;
   if (heap == nullptr) return {ACL_ERROR_RT_PARAM_INVALID, text(devPtr, " was never allocated: its device was never used")};
   Status race;
   const std::optional<Allocation> block = heap->find(devPtr);
@@ -236,7 +239,7 @@ Status aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
   const bool is_ddr = attr == ACL_DDR_MEM || attr == ACL_DDR_MEM_HUGE || attr == ACL_DDR_MEM_NORMAL ||
                       attr == ACL_DDR_MEM_P2P_HUGE || attr == ACL_DDR_MEM_P2P_NORMAL;
   *free = *total = 0;
-  if (is_ddr) return {};  // all memory is HBM, as on the chips of the 910 line
+  if (is_ddr) return {};  // all memory is HBM, as on the 910 chips
   const Device& device = context.value()->device();
   device.heap()->trim();
   const Usage usage = ledger().usage(device.host_number());
@@ -375,7 +378,7 @@ Status aclrtCmoAsync(void* src, size_t size, aclrtCmoType cmoType, Stream& /*str
     return {ACL_ERROR_RT_PARAM_INVALID, text("cache operation ", int(cmoType), " is unknown; it is one of aclrtCmoType")};
   }
   if (size == 0) return {ACL_ERROR_RT_PARAM_INVALID, "a cache operation on 0 bytes was asked for"};
-  Result<Place> place = locate_device(src, size, "src");  // the host's caches look after themselves
+  Result<Place> place = locate_device(src, size, "src");  // only checked: the caches of the host need no operation
   return place.ok() ? Status() : place.take_status();
 }
 
@@ -397,7 +400,7 @@ Status aclrtReduceAsync(void* dst, const void* src, uint64_t count, aclrtReduceK
       return {ACL_ERROR_RT_ADDR_UNALIGNED, text(address, " is not a multiple of the element size ", element)};
   }
   const ReduceTask task{destination.value().address, source.value().address, count / element, count, function.value()};
-  return Faults::submit(FaultPoint::kCopy, stream, kReduceKind, &task, sizeof task, task.count);
+  return submit_with_faults(FaultPoint::kCopy, stream, kReduceKind, &task, sizeof task, task.count);
 }
 
 }  // namespace softnpu::api

@@ -1,4 +1,4 @@
-// Device memory that other processes use.
+// Device memory that is shared with other processes.
 #include <cstring>
 #include <span>
 #include <string>

@@ -1,4 +1,4 @@
-// Streams: making, ordering, waiting, attributes.
+// Streams: creating, synchronising, attributes.
 #include "runtime/stream/stream.h"
 
 #include "api.h"
@@ -55,7 +55,7 @@ Status aclrtSynchronizeStream(Stream& stream) { return stream.synchronize(Deadli
 
 Status aclrtSynchronizeStreamWithTimeout(Stream& stream, int32_t timeout) {
   const Ticket newest = stream.queue().submitted();
-  // Reading the clock would take longer than all the rest.
+  // Avoids reading the clock, which would take longer than the rest of the call.
   if (timeout >= 0 && stream.queue().reached(newest)) return stream.synchronize(newest, Deadline::never());
   Result<Deadline> deadline = Deadline::after_milliseconds(timeout);
   if (!deadline.ok()) return deadline.take_status();

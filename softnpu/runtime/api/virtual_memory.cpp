@@ -1,4 +1,4 @@
-// Virtual memory: reserved addresses, physical memory, and mappings between them.
+// Virtual memory: reserved addresses, physical memory, and mappings.
 #include "runtime/memory/virtual_memory.h"
 
 #include "api.h"
@@ -12,14 +12,14 @@
 namespace softnpu::api {
 namespace {
 
-constexpr uint64_t kHugePages = 1;  // of aclrtReserveMemAddress; addresses are the same with and without
+constexpr uint64_t kHugePages = 1;  // a flag of aclrtReserveMemAddress; has no effect
 
 Status check_zero(uint64_t value, const char* argument) {
   if (value == 0) return {};
   return {ACL_ERROR_RT_PARAM_INVALID, text("argument '", argument, "' (", value, ") must be 0")};
 }
 
-// The device on which that memory is to be.
+// Checks the properties of the memory and returns its device.
 Result<Device*> check_memory(const aclrtPhysicalMemProp& memory) {
   if (memory.location.type != ACL_MEM_LOCATION_TYPE_DEVICE) {
     return Status(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,

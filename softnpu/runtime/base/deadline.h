@@ -1,4 +1,7 @@
-// How long a call may wait.
+// The time until which a call may wait.
+//
+//   const Deadline deadline = Deadline::after(std::chrono::seconds(2));
+//   while (!done() && !deadline.passed()) ...
 #pragma once
 
 #include <chrono>
@@ -14,7 +17,7 @@ class Deadline {
 
   static Deadline never() { return Deadline(Clock::time_point::max()); }
   static Deadline after(std::chrono::nanoseconds span) { return Deadline(Clock::now() + span); }
-  // AscendCL's convention for time-outs: -1 waits for ever, less is ACL_ERROR_RT_PARAM_INVALID.
+  // AscendCL's convention for time-outs: -1 waits without limit, a lower value is ACL_ERROR_RT_PARAM_INVALID.
   static Result<Deadline> after_milliseconds(int32_t milliseconds) {
     if (milliseconds == -1) return never();
     if (milliseconds >= 0) return after(std::chrono::milliseconds(milliseconds));

@@ -1,4 +1,4 @@
-// Half precision and bfloat16, rounding to nearest even, in portable code.
+// Conversions between float and float16 or bfloat16, rounding to nearest even, in portable code.
 #pragma once
 
 #include <bit>
@@ -22,7 +22,7 @@ inline uint16_t half_from_float(float value) {
   const uint32_t magnitude = bits & 0x7FFFFFFF;
   if (magnitude > 0x7F800000) return uint16_t(sign | 0x7E00 | (magnitude >> 13 & 0x1FF));  // NaN stays NaN
   if (magnitude >= 0x477FF000) return uint16_t(sign | 0x7C00);                             // rounds to infinity
-  if (magnitude < 0x38800000) {  // below the smallest normal half: let float addition round to a multiple of 2^-24
+  if (magnitude < 0x38800000) {  // subnormal: float addition rounds to a multiple of 2^-24
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return uint16_t(sign | (std::bit_cast<uint32_t>(shifted) - 0x3F000000));
   }

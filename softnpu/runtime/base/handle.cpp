@@ -24,7 +24,7 @@ const char* name_of(HandleKind kind) {
 
 uint32_t first_generation(HandleKind kind, uint32_t slot) {
   uint32_t random = 0;
-  // Sixteen random bytes that the kernel gives to each program.
+  // The kernel gives sixteen random bytes to each process.
   const auto* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM));
   if (bytes != nullptr) std::memcpy(&random, bytes, sizeof random);
   constexpr uint32_t kGoldenRatio = 0x9E3779B1;  // spreads neighbouring numbers

@@ -1,8 +1,13 @@
-// Handles: what a client holds for a stream, an event or a context.
+// Handles: the values that clients hold for streams, events, contexts and graphs.
 //
-// A handle is a number dressed as a pointer: a tag, the kind of object, a generation and a slot. It is never dereferenced, so
-// null, garbage, a destroyed object's handle and a handle of another kind are all recognised. Objects live in slots that are
-// reused but never returned to the heap: a call that races with destroy() meets an object that is closed, not freed memory.
+//   Stream* stream = stream_pool().take();                           // a slot
+//   const Ref<Stream> ref = stream_pool().publish(*stream);          // the object is live
+//   void* handle = StreamPool::handle_of(ref);                       // for the client
+//   stream_pool().find(handle);                                      // the object, or null after withdraw(ref)
+//
+// A handle is a number in a pointer type: a tag, the kind of object, a generation and a slot. It is never dereferenced, so null,
+// garbage, a destroyed object's handle and a handle of another kind are all recognised. Objects live in slots that are reused but
+// never freed: a call that races with the destruction of an object finds a closed object, not freed memory.
 #pragma once
 
 #include <array>
@@ -19,13 +24,13 @@ namespace softnpu {
 
 enum class HandleKind : uint32_t { kContext = 1, kStream = 2, kEvent = 3, kGraph = 4, kTaskGroup = 5 };
 const char* name_of(HandleKind kind);
-// Even, and different for every kind, every slot and every process: a number that a program made up is hardly ever a handle by
-// accident.
+// Even, and different for every kind, slot and process, so that a number that a program invents is very unlikely to be a valid
+// handle.
 uint32_t first_generation(HandleKind kind, uint32_t slot);
 
 class Handle {
  public:
-  static constexpr uint64_t kTag = 0xA5C;  // in the top 12 bits: no valid address on any supported machine starts like this
+  static constexpr uint64_t kTag = 0xA5C;  // the top 12 bits; no address on a supported machine begins with them
   static constexpr uint32_t kGenerationMask = 0xFFFFFF;
 
   Handle(HandleKind kind, uint32_t generation, uint32_t slot)
@@ -43,7 +48,7 @@ class Handle {
   uint64_t bits_;
 };
 
-// Base of every object that has a handle. A slot is live while its generation is odd.
+// Base class of every object that has a handle. The generation counter is odd while the object is live.
 class Slot {
  public:
   bool is_live(uint32_t generation) const { return generation_.load(std::memory_order_acquire) == generation; }
@@ -58,8 +63,8 @@ class Slot {
   uint32_t slot_ = 0;
 };
 
-// An object in one of its lives. Slots are reused, so that a pointer alone may come to name another object: whoever keeps one,
-// in a list or beyond the call that found it, keeps this.
+// A pointer to an object together with its generation. Slots are reused, so a pointer alone may later mean another object: code
+// that keeps a pointer in a list, or longer than the call that found it, keeps a Ref.
 template <typename T>
 struct Ref {
   T* object = nullptr;
@@ -67,7 +72,7 @@ struct Ref {
 
   Ref() = default;
   Ref(T& named, uint32_t its_generation) : object(&named), generation(its_generation) {}
-  // In its present life; of an object that has none, a Ref that is never live.
+  // With the present generation. If the object is not live, the Ref never will be.
   explicit Ref(T& named) : Ref(named, named.generation()) {
     if (!(generation & 1)) generation = kNever;
   }
@@ -84,7 +89,7 @@ struct Ref {
 template <typename T, HandleKind kKind>
 class SlotPool {
  public:
-  // An object that is not yet live: set it up, then publish() it.
+  // Returns an object that is not live; the caller sets it up and calls publish(). Null if all slots are in use.
   T* take() {
     std::lock_guard guard(lock_);
     if (!free_.empty()) {
@@ -102,14 +107,14 @@ class SlotPool {
     count_.store(slot + 1, std::memory_order_release);
     return object;
   }
-  // Begins a life. The result names it, also if another thread has ended it by now.
+  // Makes the object live. The result has its new generation, even if another thread has withdrawn the object since.
   Ref<T> publish(T& object) {
     const uint32_t generation = (object.generation_.load(std::memory_order_relaxed) + 1) & Handle::kGenerationMask;
     object.generation_.store(generation, std::memory_order_release);
     return {object, generation};
   }
-  // Ends a life: no handle finds the object any more. It keeps its slot until give_back().
-  // False if that life is over already: of several threads that destroy one object, one wins.
+  // Ends the life of the object: find() no longer returns it. It keeps its slot until give_back(). Returns false if that
+  // generation has ended already: if several threads destroy one object, one of them gets true.
   bool withdraw(const Ref<T>& ref) {
     if (!(ref.generation & 1)) return false;
     uint32_t expected = ref.generation;
@@ -132,7 +137,7 @@ class SlotPool {
     return object.is_live(handle.generation()) ? &object : nullptr;
   }
 
-  // Why find() gave null.
+  // The reason why find() returned null.
   Status explain(const void* pointer, const char* argument) const {
     const Handle handle(pointer);
     if (pointer == nullptr) return {ACL_ERROR_INVALID_PARAM, text("argument '", argument, "' is null; pass a ", name_of(kKind))};
@@ -148,7 +153,7 @@ class SlotPool {
             text("argument '", argument, "' (", pointer, ") is not a ", name_of(kKind), " of this device library")};
   }
 
-  // Calls `visit` with every slot that was ever used: also with objects that are being closed or wait for their next life.
+  // Calls `visit` with every slot that was ever used, including objects that are being closed or are free.
   template <typename Visit>
   void for_each_slot(Visit visit) {
     const uint32_t count = count_.load(std::memory_order_acquire);

@@ -29,7 +29,7 @@ void append_utf8(std::string& out, uint32_t code) {
 
 }  // namespace
 
-// Recursive descent. Each read function leaves `next_` behind what it read; on failure `next_` is where the document is wrong.
+// Recursive descent. Each read function moves `next_` past the text that it read; on failure `next_` is the place of the error.
 class Json::Reader {
  public:
   explicit Reader(std::string_view document) : document_(document) {}
@@ -166,7 +166,7 @@ class Json::Reader {
     return true;
   }
 
-  // Behind "\u": one code point, of one escape or of two that are a surrogate pair.
+  // Reads one code point after "\u": one escape, or two that form a surrogate pair.
   bool read_code_point(std::string& out, size_t begin) {
     uint32_t code = 0;
     bool good = read_hex(code) && (code < 0xDC00 || code > 0xDFFF);

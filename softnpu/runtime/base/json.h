@@ -4,8 +4,8 @@
 //   if (!config.ok()) return config.take_status();           // "3:14: expected ':' after the name"
 //   if (const Json* dump = config.value().find("dump")) ...
 //
-// Stricter than the standard where a configuration gains from it: a name may occur once in an object, a number must fit a double,
-// at most 64 levels are nested. Text is passed through as the bytes it is made of; \u escapes become UTF-8.
+// Stricter than the standard: a name may occur once in an object, a number must fit a double, at most 64 levels are nested. Bytes
+// of strings are not checked for UTF-8; \u escapes become UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace softnpu {
 
-// A value. Each accessor answers null if the value is of another kind.
+// A value. Each accessor returns null if the value is of another kind.
 class Json {
  public:
   enum class Kind { kNull, kBoolean, kNumber, kString, kArray, kObject };
@@ -37,10 +37,10 @@ class Json {
   const Array* array() const { return kind_ == Kind::kArray ? &array_ : nullptr; }
   const Object* object() const { return kind_ == Kind::kObject ? &object_ : nullptr; }
 
-  // The number, if it is whole and at most 2^53 either way, so that no digit was lost.
+  // The number, if it is whole and its magnitude is at most 2^53, so that it is exact.
   std::optional<int64_t> integer() const;
 
-  // The member `name` of an object; null if there is none or this is no object.
+  // The member `name` of an object; null if there is none or this is not an object.
   const Json* find(std::string_view name) const;
 
  private:

@@ -33,7 +33,7 @@ constexpr size_t kMostBytesPerFile = size_t{20} << 20;
 constexpr size_t kMostFiles = 5;
 constexpr const char* kLevelNames[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
 
-// One write, repeated only where a signal or a full pipe cut it short.
+// Writes again only if a signal or a full pipe cut the first write short.
 bool write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
@@ -46,7 +46,7 @@ bool write_all(int fd, std::string_view bytes) {
 
 void make_folders(const std::string& path) {
   for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-    mkdir(path.substr(0, slash).c_str(), 0750);  // those that exist fail here; those that are missing fail at open
+    mkdir(path.substr(0, slash).c_str(), 0750);  // errors are ignored: open() reports a missing folder
   }
   mkdir(path.c_str(), 0750);
 }
@@ -85,7 +85,7 @@ std::string format(const Time& time, const char* level, const char* module, cons
   return line;
 }
 
-// The files of this process, one of them open.
+// The log files of this process. The newest one is open.
 class Files {
  public:
   void write(const Time& time, std::string_view line) {
@@ -94,14 +94,14 @@ class Files {
     written_ += line.size();
   }
 
-  // In a child of fork: leaves the files to the parent.
+  // In a child of fork(): closes the file of the parent and forgets all names.
   void forget() {
     if (open_ >= 0) close(open_);
     *this = Files();
   }
 
  private:
-  // Opens the first file, or the next one when this one is full. After a failure nothing is tried again.
+  // Opens the first file, or the next one when this one is full. Does nothing after a failure.
   bool ready(const Time& time) {
     if (failed_) return false;
     if (open_ >= 0 && written_ < kMostBytesPerFile) return true;
@@ -137,7 +137,7 @@ class Files {
     return file;
   }
 
-  // errno says why.
+  // Call it with errno set to the reason.
   void give_up(const std::string& name) {
     failed_ = true;
     write_all(STDERR_FILENO, text("[WARNING] softnpu: there is no log from here on: ", name, " cannot be written: ",
@@ -150,7 +150,8 @@ class Files {
   std::deque<std::string> names_;  // oldest first, the open one last
 };
 
-// Held while a line is made and written, so that a fork meets neither a half-open file nor the C library's time zone lock.
+// Held while a line is formatted and written, and across fork(): a child gets neither a half-open file nor the C library's time
+// zone lock in a locked state.
 constinit std::mutex mutex;
 constinit Files* files = nullptr;  // never deleted: lines may be written while the process ends
 
@@ -161,7 +162,7 @@ void after_fork_in_child() {
   mutex.unlock();
 }
 
-// At load time: registering at the first line would race with a fork in another thread.
+// Registered at load time: at the first line it would race with a fork() in another thread.
 [[maybe_unused]] const int fork_handlers = pthread_atfork(before_fork, after_fork, after_fork_in_child);
 
 void write_to_log(const char* level, const char* module, const LogOrigin& origin, std::string_view message) {

@@ -1,4 +1,6 @@
-// Sentences of failed tasks, which have SOFTNPU_TASK_MESSAGE bytes.
+// Messages of failed tasks, which have SOFTNPU_TASK_MESSAGE bytes.
+//
+//   write_message(message, status.message());     // in SoftnpuTaskKind::run
 #pragma once
 
 #include <algorithm>
@@ -12,13 +14,13 @@ namespace softnpu {
 
 namespace internal {
 
-// Whether a character of UTF-8 goes on with this byte.
+// Whether `byte` is a continuation byte of UTF-8.
 inline bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
 }  // namespace internal
 
-// `sentence` in at most `bytes` bytes. One that is longer keeps its begin, which names the operator, and its end, which has the
-// reason; no character of UTF-8 is cut in two.
+// `sentence` in at most `bytes` bytes. A longer sentence keeps its begin, which names the operator, and its end, which has the
+// reason. No UTF-8 character is cut in two.
 inline std::string shortened(std::string_view sentence, size_t bytes) {
   constexpr std::string_view kGap = " ... ";
   if (sentence.size() <= bytes) return std::string(sentence);
@@ -30,7 +32,7 @@ inline std::string shortened(std::string_view sentence, size_t bytes) {
   return std::string(sentence.substr(0, head)).append(kGap).append(sentence.substr(tail));
 }
 
-// Writes what SoftnpuTaskKind::run says about its failure.
+// Writes the message of SoftnpuTaskKind::run about its failure.
 inline void write_message(char* message, std::string_view sentence) {
   const std::string fitting = shortened(sentence, SOFTNPU_TASK_MESSAGE - 1);
   std::memcpy(message, fitting.c_str(), fitting.size() + 1);

@@ -14,9 +14,9 @@
 #include <numeric>
 #include <optional>
 
+#include "runtime/base/fault_rules.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/checks/faults.h"
 
 namespace softnpu {
 namespace {
@@ -119,7 +119,7 @@ bool parse_memory_check(std::string_view value, MemoryCheck& out) {
   return true;
 }
 
-// Keeps the devices before the first item that is no device or occurs twice, as CUDA_VISIBLE_DEVICES does.
+// After a bad item, or one that occurs twice, keeps the devices before it, as CUDA_VISIBLE_DEVICES does.
 bool parse_visible_devices(std::string_view value, int device_count, std::vector<int>& out) {
   out.clear();
   if (value.empty()) return true;
@@ -163,14 +163,15 @@ constexpr std::array kSettings = {
             [](const Options& o) { return show_bytes(o.device_memory); }},
     Setting{{"SOFTNPU_HOST_MEMORY", "bytes, or a number with suffix K, M, G or T; from 16M to 64T",
              "85 % of the memory of the host or of its control group",
-             "what all devices of all processes of a user hold together at most; beyond it an allocation fails as out of memory"},
+             "the most memory that all devices of all processes of a user hold together; an allocation beyond it fails as out of "
+             "memory"},
             [](std::string_view value, Options& o) { return parse_bytes(value, kMostDevices * kTiB, o.host_memory); },
             [](const Options& o) { return show_bytes(o.host_memory); }},
     Setting{{"SOFTNPU_SOC_NAME",
              "Ascend910A, Ascend910ProA, Ascend910PremiumA, Ascend910ProB, Ascend910B, Ascend910B1, Ascend910B2, Ascend910B2C, "
              "Ascend910B3, Ascend910B4, Ascend910B4-1, Ascend910_9391, Ascend910_9392, Ascend910_9381, Ascend910_9382, "
              "Ascend910_9372, Ascend910_9362, Ascend310P1 to Ascend310P7, Ascend310B1 to Ascend310B4",
-             "Ascend910B3", "the chip that the devices say they are"},
+             "Ascend910B3", "the name of the chip that the devices report"},
             [](std::string_view value, Options& o) {
               if (std::find(std::begin(kSocNames), std::end(kSocNames), value) == std::end(kSocNames)) return false;
               o.soc_name = value;
@@ -179,9 +180,8 @@ constexpr std::array kSettings = {
             [](const Options& o) { return o.soc_name; }},
     Setting{{"SOFTNPU_CHIP_LIMITS", "0 or 1", "0",
              "1: operators have the limits of the chip: float64 is only converted, and computed in tensors of one element; "
-             "infinity and "
-             "NaN of float16 become 65504 and 0, and an overflow sets the device's flag; matrix products and convolutions of "
-             "float32 round their operands to float16. Slower"},
+             "infinity and NaN of float16 become 65504 and 0, and an overflow sets the device's flag; matrix products and "
+             "convolutions of float32 round their operands to float16. Slower"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.chip_limits); },
             [](const Options& o) { return text(o.chip_limits); }},
     Setting{
@@ -191,20 +191,19 @@ constexpr std::array kSettings = {
          "A program without races has the same results with each"},
         [](std::string_view value, Options& o) { return parse_name(value, kLaunchNames, o.launch); },
         [](const Options& o) { return std::string(kLaunchNames[static_cast<int>(o.launch)]); }},
-    Setting{{"SOFTNPU_SHUFFLE_SEED", "a whole number", "0", "which of the random orders SOFTNPU_LAUNCH=shuffle takes"},
+    Setting{{"SOFTNPU_SHUFFLE_SEED", "a whole number", "0", "the seed of the random order of SOFTNPU_LAUNCH=shuffle"},
             [](std::string_view value, Options& o) { return parse_number(value, uint64_t{0}, UINT64_MAX, o.shuffle_seed); },
             [](const Options& o) { return text(o.shuffle_seed); }},
-    Setting{
-        {"SOFTNPU_RACE_CHECK", "off, report or fail, or their numbers 0, 1 and 2", "off",
-         "report: two tasks of different streams that touch the same memory, one of them writing, without anything that orders "
-         "them are reported on stderr and in the log; fail: the call that makes the second one fails, too. Slower"},
-        [](std::string_view value, Options& o) {
-          int number = 0;
-          if (!parse_number(value, 0, 2, number)) return parse_name(value, kRaceCheckNames, o.race_check);
-          o.race_check = static_cast<RaceCheck>(number);
-          return true;
-        },
-        [](const Options& o) { return std::string(kRaceCheckNames[static_cast<int>(o.race_check)]); }},
+    Setting{{"SOFTNPU_RACE_CHECK", "off, report or fail, or their numbers 0, 1 and 2", "off",
+             "report: two tasks of different streams that access the same memory, at least one of them writing, and that nothing "
+             "orders are reported on stderr and in the log; fail: the call that submits the second task fails, too. Slower"},
+            [](std::string_view value, Options& o) {
+              int number = 0;
+              if (!parse_number(value, 0, 2, number)) return parse_name(value, kRaceCheckNames, o.race_check);
+              o.race_check = static_cast<RaceCheck>(number);
+              return true;
+            },
+            [](const Options& o) { return std::string(kRaceCheckNames[static_cast<int>(o.race_check)]); }},
     Setting{{"SOFTNPU_MEMORY_CHECK", "none, or a list of redzone, poison, guard separated by commas", "none",
              "redzone: patterns around allocations, checked after each operator and at free; poison: fresh and freed memory is "
              "filled with patterns; guard: inaccessible pages around allocations. For finding errors; slower"},
@@ -213,16 +212,17 @@ constexpr std::array kSettings = {
     Setting{{"SOFTNPU_FAULTS", "rules separated by commas, such as malloc:3 or launch:every 7:507015; see checks.md", "none",
              "allocations, tasks and copies fail or start late on purpose, from the start of the program"},
             [](std::string_view value, Options& o) {
-              if (!Faults::check(value).ok()) return false;
+              if (value != kFaultsOff && !parse_fault_rules(value).ok()) return false;
               o.faults = value;
               return true;
             },
             [](const Options&) { return std::string("none"); }},
     Setting{{"SOFTNPU_FAULT_REPORT", "0 or 1", "1",
-             "1: a SIGSEGV or SIGBUS that device memory causes is explained by a line on stderr before it takes its course"},
+             "1: a line on stderr explains a SIGSEGV or SIGBUS that device memory causes; the usual handling follows"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.fault_report); },
             [](const Options& o) { return text(o.fault_report); }},
-    Setting{{"SOFTNPU_LEDGER_DIR", "a folder", "/dev/shm", "where the account of device memory of all processes of a user lies"},
+    Setting{{"SOFTNPU_LEDGER_DIR", "a folder", "/dev/shm",
+             "folder of the file that counts the device memory of all processes of a user"},
             [](std::string_view value, Options& o) { return parse_folder(value, o.ledger_dir); },
             [](const Options& o) { return o.ledger_dir; }},
     Setting{{"ASCEND_RT_VISIBLE_DEVICES", "numbers of devices separated by commas, each once; empty for none", "all devices",
@@ -230,7 +230,7 @@ constexpr std::array kSettings = {
             [](std::string_view value, Options& o) { return parse_visible_devices(value, o.device_count, o.visible_devices); },
             [](const Options& o) { return show_visible_devices(o.visible_devices); }},
     Setting{{"ASCEND_GLOBAL_LOG_LEVEL", "0 (debug), 1 (info), 2 (warning), 3 (error) or 4 (none)", "3",
-             "the least level of lines in the log"},
+             "the lowest level that is written to the log"},
             [](std::string_view value, Options& o) {
               int level = 0;
               if (!parse_number(value, 0, 4, level)) return false;
@@ -251,7 +251,7 @@ constexpr std::array kSettings = {
 
 constexpr std::string_view kVisibleDevices = "ASCEND_RT_VISIBLE_DEVICES";
 
-// The smallest limit from the group at `path` up to the root of the hierarchy at `mount`; a container may see only the root.
+// The smallest limit of the groups from `path` up to the root of the hierarchy at `mount`. A container may see only the root.
 uint64_t group_limit(const std::string& mount, std::filesystem::path path, const char* file) {
   uint64_t limit = UINT64_MAX;
   for (;; path = path.parent_path()) {
@@ -262,7 +262,7 @@ uint64_t group_limit(const std::string& mount, std::filesystem::path path, const
   }
 }
 
-// Bytes that this process may use: the memory of the host, or less if a control group (version 1 or 2) says so.
+// Bytes that this process may use: the memory of the host, or the limit of its control group (version 1 or 2) if that is lower.
 uint64_t available_memory() {
   struct sysinfo info {};
   uint64_t bytes = sysinfo(&info) == 0 ? uint64_t{info.totalram} * info.mem_unit : 4 * kGiB;
@@ -306,7 +306,7 @@ Loaded load() {
   Loaded loaded{defaults(), {}};
   Options& options = loaded.options;
   bool all_visible = true;
-  for (const Setting& setting : kSettings) {  // the number of devices comes before the list of those visible
+  for (const Setting& setting : kSettings) {  // SOFTNPU_DEVICE_COUNT stands before ASCEND_RT_VISIBLE_DEVICES, which needs it
     const char* value = std::getenv(setting.doc.name.data());
     if (value == nullptr) continue;
     const std::string_view trimmed = trim(value);
@@ -324,7 +324,7 @@ Loaded load() {
   return loaded;
 }
 
-// Called after the options are in place, because the log reads them.
+// Called after the options are stored, because the log reads them.
 void report(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) warn(warning);
 }
@@ -332,7 +332,7 @@ void report(const std::vector<std::string>& warnings) {
 }  // namespace
 
 const Options& options() {
-  // No lock, not even that of a local static: a fork in another thread would leave it held in the child.
+  // Takes no lock, not even that of a local static: after a fork() in another thread the child would find it locked.
   static constinit std::atomic<const Loaded*> loaded = nullptr;
   if (const Loaded* ready = loaded.load(std::memory_order_acquire); ready != nullptr) return ready->options;
   auto mine = std::make_unique<const Loaded>(load());

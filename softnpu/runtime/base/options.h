@@ -3,9 +3,9 @@
 //   if (options().launch == LaunchMode::kQueue) ...
 //
 // The environment is read once, by the first call of options(); later changes of the environment are not seen. A setting that is
-// unset or empty has its default (ASCEND_RT_VISIBLE_DEVICES alone means something when empty: no device). A bad value never stops
-// the program: one warning per variable, on stderr and in the log, names the variable, its value, what is allowed and what is
-// used instead.
+// unset or empty has its default, except that an empty ASCEND_RT_VISIBLE_DEVICES means no device. A bad value never stops the
+// program: one warning per variable, on stderr and in the log, has the variable, its value, the allowed values and the value that
+// is used instead.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class LaunchMode {
   kHybrid,   // a small task on an idle stream runs in the launching call, everything else is queued
   kQueue,    // every task is queued
   kSync,     // every launch returns after its task is done
-  kShuffle,  // tasks run while somebody waits, streams in a random order (shuffle.h)
+  kShuffle,  // tasks run while a thread waits, streams in a random order (stream/shuffle.h)
 };
 
 enum class RaceCheck { kOff, kReport, kFail };
@@ -35,23 +35,23 @@ struct MemoryCheck {
 
 // Sizes are in bytes; folders are absolute.
 struct Options {
-  int device_count = 8;              // devices of the host
-  std::vector<int> visible_devices;  // visible_devices[i] is the host's number of the device that this process calls i
+  int device_count = 8;              // number of devices of the host
+  std::vector<int> visible_devices;  // element i is the host's number of the device that this process calls i
   uint64_t device_memory = 0;        // capacity of each device
-  uint64_t host_memory = 0;          // what all devices of all processes may hold together
+  uint64_t host_memory = 0;          // limit for all devices of all processes together
   std::string soc_name = "Ascend910B3";
   bool chip_limits = false;  // float64 is refused, float16 saturates, the cube unit computes in float16
   LaunchMode launch = LaunchMode::kHybrid;
   uint64_t shuffle_seed = 0;
   MemoryCheck memory_check;
   RaceCheck race_check = RaceCheck::kOff;
-  std::string faults;  // rules of faults.h; empty: none
+  std::string faults;  // rules of checks/faults.h; empty: none
   bool fault_report = true;
   std::string ledger_dir = "/dev/shm";
   LogLevel log_level = LogLevel::kError;
   bool log_to_stdout = false;
   bool log_events = false;
-  std::string log_dir;  // empty: no home folder is known and no log file is written
+  std::string log_dir;  // empty if $HOME is not set: then no log file is written
 };
 
 // Thread-safe; the reference stays valid until the process ends.

@@ -1,4 +1,6 @@
-// The place in the client's program that makes a call, such as "train.py:12 in step", for reports (softnpuSetOrigin).
+// The place in the client's program that makes a call, for reports (softnpuSetOrigin).
+//
+//   client_origin(SOFTNPU_ORIGIN_RACES);      // "train.py:12 in step"
 #pragma once
 
 #include <string>
@@ -7,8 +9,8 @@
 
 namespace softnpu {
 
-// Where the calling thread is in the client's program, if the client wants to be asked for `reports` (a SOFTNPU_ORIGIN_*); empty
-// if nobody knows. Runs code of the client: call it without a lock.
+// Calls the client's function, if one is set for `reports` (a SOFTNPU_ORIGIN_*). Empty if there is none or it does not know the
+// place. Call it without holding a lock, since it runs code of the client.
 std::string client_origin(unsigned reports);
 
 }  // namespace softnpu

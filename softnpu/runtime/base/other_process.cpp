@@ -18,7 +18,7 @@ struct Stat {
   uint64_t start_time = 0;
 };
 
-// The program's name, in parentheses, may hold anything: what follows the last one is read.
+// The name of the program, in parentheses, may contain parentheses and spaces. So the fields are read from after the last ')'.
 Stat read_stat(pid_t pid) {
   char path[32];
   std::snprintf(path, sizeof path, "/proc/%d/stat", int(pid));
@@ -51,7 +51,7 @@ Stat read_stat(pid_t pid) {
 
 ProcessId this_process() {
   static std::atomic<uint64_t> start_time{0};
-  static std::atomic<pid_t> known{0};  // whose start_time that is: a child of fork() has its own
+  static std::atomic<pid_t> known{0};  // the process that start_time belongs to; a child of fork() has another one
   const pid_t pid = getpid();
   if (known.load(std::memory_order_acquire) != pid) {
     start_time.store(read_stat(pid).start_time, std::memory_order_relaxed);

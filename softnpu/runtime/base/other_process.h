@@ -1,4 +1,7 @@
-// Whether another process of this host still lives.
+// Whether another process of this host is alive.
+//
+//   const ProcessId recorder = this_process();       // stored in shared memory
+//   if (!is_alive(recorder)) ...                     // in another process
 #pragma once
 
 #include <sys/types.h>
@@ -7,16 +10,16 @@
 
 namespace softnpu {
 
-// A process, told apart from later ones that get its number. Seen from the same PID namespace.
+// A PID and the start time of its process, so that a later process with the same PID is not taken for it. Valid within one PID
+// namespace.
 struct ProcessId {
   pid_t pid = 0;
-  uint64_t start_time = 0;  // as /proc/PID/stat counts; 0 if that could not be read
+  uint64_t start_time = 0;  // in the units of /proc/PID/stat; 0 if that could not be read
 };
 
 ProcessId this_process();
 
-// False once the process has ended, whether or not its parent has asked for its exit status. True where that cannot be told.
-// Reads a file of /proc.
+// False if the process has ended; a zombie counts as ended. True if /proc does not tell. Reads a file of /proc.
 bool is_alive(const ProcessId& process);
 
 }  // namespace softnpu

@@ -1,11 +1,11 @@
-// How a call inside the device says what went wrong: an ACL code and a sentence for the user.
+// The result of a call inside the device: success, or an ACL code and a sentence for the user.
 //
 //   Status status = heap.free(pointer);
 //   if (!status.ok()) return status;
 //
-// Failure is a value everywhere inside softnpu; the generated C entry points turn it into an aclError and the text of
-// aclGetRecentErrMsg, once. A message says what is wrong and what to do; it does not repeat the name of the function or of the
-// code, which the entry point adds.
+// Inside softnpu a failure is a value. The generated C entry points convert it to an aclError and to the text of
+// aclGetRecentErrMsg. A message has the mistake, the value that was given and what to do. The entry point adds the names of the
+// function and of the code.
 #pragma once
 
 #include <memory>
@@ -25,9 +25,9 @@ void put(std::ostream& out, const Part& part) {
   if constexpr (std::is_same_v<Part, bool>) {
     out << (part ? "true" : "false");
   } else if constexpr (std::is_same_v<Part, signed char> || std::is_same_v<Part, unsigned char>) {
-    out << int(part);  // int8_t and uint8_t are numbers
+    out << int(part);  // int8_t and uint8_t are printed as numbers
   } else if constexpr (std::is_same_v<Part, const char*> || std::is_same_v<Part, char*>) {
-    out << (part == nullptr ? "null" : part);  // a stream that is given a null pointer drops all that follows
+    out << (part == nullptr ? "null" : part);  // a std::ostream drops all output after a null pointer
   } else {
     out << part;
   }
@@ -35,7 +35,7 @@ void put(std::ostream& out, const Part& part) {
 
 }  // namespace internal
 
-// Writes its arguments one after another: text("size ", 12, " is too large").
+// Concatenates its arguments: text("size ", 12, " is too large").
 template <typename... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream out;
@@ -43,7 +43,7 @@ std::string text(const Parts&... parts) {
   return std::move(out).str();
 }
 
-// Success costs two words and no allocation.
+// A successful Status is two words and allocates nothing.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -62,7 +62,7 @@ class [[nodiscard]] Status {
   std::unique_ptr<std::string> message_;
 };
 
-// A value, or why there is none.
+// A value, or the Status that says why there is none.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -81,7 +81,7 @@ class [[nodiscard]] Result {
 
 }  // namespace softnpu
 
-// Leaves the function with the status of `expression` unless it is ok.
+// Returns the status of `expression` from the function unless it is ok.
 #define SOFTNPU_RETURN_IF_ERROR(expression)                                      \
   do {                                                                           \
     if (::softnpu::Status status_ = (expression); !status_.ok()) return status_; \

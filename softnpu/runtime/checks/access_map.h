@@ -1,12 +1,13 @@
-// Who touched which bytes last: the memory of the race check.
+// The last accesses to every byte, for the race check.
 //
 //   AccessMap map;
-//   map.visit(range, [&](const Range& part, const Accesses& last) { ... });   // what is known about any part of it
-//   map.write(range, access);                                                 // now that is all that is known about it
+//   map.visit(range, [&](const Range& part, const Accesses& last) { ... });   // the last accesses to each part of the range
+//   map.write(range, access);                                                 // replaces them by one write
 //
-// For every byte it keeps the last write and the reads since. A read replaces those that are over before it starts: whatever is
-// ordered behind the new one is ordered behind them. Neighbours that know the same are one entry, so the map grows with the
-// number of pieces in which a program uses its memory and not with the time it runs. Not thread-safe.
+// For every byte the map keeps the last write and the reads since then. A new read replaces the reads that are done before it
+// starts: a task that is ordered after the new read is ordered after them, too. Adjacent ranges with equal accesses are one
+// entry, so the size of the map depends on the number of pieces in which a program uses its memory, not on its running time. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/stream/task_queue.h"
+#include "runtime/base/ticket.h"
 
 namespace softnpu {
 
@@ -25,7 +26,7 @@ struct Range {
   uintptr_t end = 0;
 };
 
-// A task's use of memory. Names and origins live for ever.
+// An access of a task. The strings are never freed.
 struct Access {
   uint32_t stream = 0;
   bool atomic = false;
@@ -38,7 +39,7 @@ struct Access {
 
 struct Accesses {
   std::optional<Access> write;
-  std::vector<Access> reads;  // since the write, none ordered before another
+  std::vector<Access> reads;  // since the write; no read is ordered before another one
 
   bool operator==(const Accesses&) const = default;
 };
@@ -49,11 +50,11 @@ class AccessMap {
   void visit(const Range& range, const std::function<void(const Range& part, const Accesses& last)>& visitor) const;
 
   void write(const Range& range, const Access& access);
-  // Forgets the reads for which `is_over` holds.
+  // Adds a read and removes the earlier reads for which `is_over` is true.
   void read(const Range& range, const Access& access, const std::function<bool(const Access&)>& is_over);
   void forget(const Range& range);
 
-  // Forgets every part whose accesses are all over.
+  // Removes every entry for whose accesses `is_over` is true.
   void forget_if(const std::function<bool(const Access&)>& is_over);
   void clear() { entries_.clear(); }
   size_t size() const { return entries_.size(); }
@@ -65,9 +66,9 @@ class AccessMap {
   };
   using Entries = std::map<uintptr_t, Entry>;
 
-  // Makes `address` a border; the first entry that begins there or later.
+  // Splits the entry that contains `address` there. Returns the first entry that begins at `address` or later.
   Entries::iterator cut(uintptr_t address);
-  // Joins neighbours that know the same, from the one before `range` to the one behind it.
+  // Merges adjacent equal entries, from the one before `range` to the one after it.
   void join(const Range& range);
 
   Entries entries_;  // by first address; they do not overlap

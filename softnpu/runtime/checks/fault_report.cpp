@@ -11,26 +11,28 @@
 #include <string_view>
 
 #include "runtime/base/options.h"
-#include "runtime/device/process.h"
+#include "runtime/base/running_task.h"
 #include "runtime/engine/arena.h"
-#include "runtime/stream/running_task.h"
+#include "runtime/memory/heaps.h"
+#include "runtime/memory/ledger.h"
 
-// Everything but install_fault_report() runs in a signal handler: no memory is allocated and no lock is taken.
+// All functions except install_fault_report() run in a signal handler: they allocate no memory and take no lock.
 namespace softnpu {
 namespace {
 
 struct sigaction g_previous_segv;
 struct sigaction g_previous_bus;
+const SoftnpuTaskKind* (*g_any_running_kind)() = nullptr;
 
 struct sigaction& previous_action(int signal) {
   return signal == SIGBUS ? g_previous_bus : g_previous_segv;
 }
 
-// A line of text of limited length.
+// A line of text of limited length, on the stack.
 class Line {
  public:
   Line& operator<<(std::string_view text) {
-    const size_t count = std::min(text.size(), sizeof text_ - 1 - size_);  // room for the end of the line
+    const size_t count = std::min(text.size(), sizeof text_ - 1 - size_);  // one byte is for the line break
     std::memcpy(text_ + size_, text.data(), count);
     size_ += count;
     return *this;
@@ -62,13 +64,13 @@ class Line {
 
 struct Fault {
   int signal = 0;
-  uintptr_t address = 0;  // 0 if it is not known
+  uintptr_t address = 0;  // 0 if unknown
   const char* verb = "used";
 };
 
 Fault fault_of(int signal, [[maybe_unused]] const siginfo_t& info, [[maybe_unused]] const ucontext_t& context) {
 #ifdef __x86_64__
-  // A signal that a handler raises to pass a fault on says nothing of the fault, but the thread's registers still do.
+  // If another handler raised the signal again, siginfo does not describe the fault, but the saved registers do.
   constexpr greg_t kPageFault = 14;
   constexpr greg_t kWrite = 2;
   const greg_t* registers = context.uc_mcontext.gregs;
@@ -80,18 +82,17 @@ Fault fault_of(int signal, [[maybe_unused]] const siginfo_t& info, [[maybe_unuse
 #endif
 }
 
-// Appends what lies at a device address, and says whether it is live, freed or neither.
+// Appends a description of the memory at a device address and returns its state. `inside` tells whether the address lies in a
+// live allocation.
 MemoryState describe_place(Line& line, const void* address, bool* inside) {
-  const int host_number = Arena::device_of(address);
-  Device* device = device_is_visible(host_number) ? &device_at(host_number) : nullptr;
-  const Heap* heap = device == nullptr ? nullptr : device->heap();
+  const Heaps::Owner owner = Heaps::find(address);
   *inside = false;
-  if (heap == nullptr) {
+  if (owner.heap == nullptr) {
     line << ", which belongs to a device that was never used";
     return MemoryState::kNever;
   }
-  const MemoryInfo info = heap->inspect(address);
-  const auto number = static_cast<uint64_t>(device->number());
+  const MemoryInfo info = owner.heap->inspect(address);
+  const auto number = static_cast<uint64_t>(owner.number);
   if (info.state != MemoryState::kLive) {
     line << ", in memory of device " << number
          << (info.state == MemoryState::kFreed ? " that was freed" : " that was never allocated");
@@ -112,15 +113,11 @@ MemoryState describe_place(Line& line, const void* address, bool* inside) {
   return info.state;
 }
 
-// The task of this thread, or else, as kernels have threads of their own, of a stream that is at work.
+// The name of the task of this thread; on a thread that a kernel started, the name of a task that any stream runs.
 const char* guess_task() {
   if (const SoftnpuTaskKind* here = RunningTask::here(); here != nullptr) return here->name;
-  const char* name = "a kernel";
-  stream_pool().for_each_slot([&](Stream& stream) {
-    const SoftnpuTaskKind* running = stream.queue().running_kind();
-    if (running != nullptr) name = running->name;
-  });
-  return name;
+  const SoftnpuTaskKind* const running = g_any_running_kind();
+  return running == nullptr ? "a kernel" : running->name;
 }
 
 void explain_host_access(Line& line, const Fault& fault, const void* address) {
@@ -145,18 +142,20 @@ void explain_kernel_access(Line& line, const Fault& fault, const void* address) 
 
 void explain_task_elsewhere(Line& line, const Fault& fault, const SoftnpuTaskKind& kind) {
   const bool copies = std::string_view(kind.name).starts_with("aclrtMem");
-  line << kind.name << " " << fault.verb << " host address " << reinterpret_cast<const void*>(fault.address)
-       << (copies ? ", which is not mapped or closed: host memory must stay as it is until its copy is done"
-                  : ", which is not mapped or closed: that is an error of its kernel");
+  line << kind.name << " " << fault.verb << " address " << reinterpret_cast<const void*>(fault.address)
+       << (copies ? ", which is not mapped or not accessible: keep host memory unchanged until its copy is done"
+                  : ", which is not mapped or not accessible: that is an error of its kernel");
 }
 
-// False if the fault has nothing to do with the device.
+// False if the device did not cause the fault.
 bool explain(Line& line, const Fault& fault) {
   if (fault.address == 0) return false;
   line << "softnpu: " << (fault.signal == SIGBUS ? "SIGBUS" : "SIGSEGV") << ": ";
   const Arena::Range range = Arena::device_range();
   const uintptr_t length = range.end - range.begin;
-  if (fault.address - range.begin < length) {
+  const SoftnpuTaskKind* task = RunningTask::here();
+  const bool is_host_code = task == nullptr || (task->flags & SOFTNPU_TASK_ON_WORKER);
+  if (is_host_code && fault.address - range.begin < length) {
     explain_host_access(line, fault, reinterpret_cast<const void*>(fault.address));
     return true;
   }
@@ -165,8 +164,6 @@ bool explain(Line& line, const Fault& fault) {
     explain_kernel_access(line, fault, reinterpret_cast<const void*>(device_address));
     return true;
   }
-  const SoftnpuTaskKind* task = RunningTask::here();
-  const bool is_host_code = task == nullptr || (task->flags & SOFTNPU_TASK_ON_WORKER);
   if (is_host_code) return false;
   explain_task_elsewhere(line, fault, *task);
   return true;
@@ -180,7 +177,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
     sigaction(signal, &standard, nullptr);
   }
   if (is_default) {
-    if (info->si_code <= 0) raise(signal);  // nobody will fault again
+    if (info->si_code <= 0) raise(signal);  // returning would not repeat the fault
     return;
   }
   pthread_sigmask(SIG_BLOCK, &previous.sa_mask, nullptr);
@@ -201,7 +198,7 @@ void handle(int signal, siginfo_t* info, void* context) {
   const int saved = errno;
   if (signal == SIGBUS && Ledger::repair_fault(reinterpret_cast<uintptr_t>(info->si_addr))) {
     errno = saved;
-    return;  // the access is tried again
+    return;  // the access is repeated
   }
   {
     Line line;
@@ -213,11 +210,11 @@ void handle(int signal, siginfo_t* info, void* context) {
 
 }  // namespace
 
-void install_fault_report() {
+void install_fault_report(const SoftnpuTaskKind* (*any_running_kind)()) {
   if (!options().fault_report) return;
-  static const bool installed = [] {
-    device_is_visible(0);  // makes the tables that the handler reads
-    stream_pool();
+  static const bool installed = [&] {
+    g_any_running_kind = any_running_kind;
+    static_cast<void>(any_running_kind());  // makes the objects that the handler reads
     struct sigaction action {};
     action.sa_sigaction = handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;

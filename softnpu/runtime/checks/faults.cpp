@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "runtime/base/message.h"
 #include "runtime/base/options.h"
@@ -16,8 +18,6 @@ namespace {
 using std::chrono::microseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::string_view kOff = "off";
-
 struct Plan {
   std::mutex mutex;  // guards the following
   std::vector<FaultRule> rules;
@@ -26,7 +26,7 @@ struct Plan {
   uint64_t injected = 0;
   uint64_t delayed = 0;
   bool was_set = false;
-  std::map<const SoftnpuTaskKind*, SoftnpuTaskKind> altered_kinds;  // only grows: streams keep pointers into it
+  std::map<const SoftnpuTaskKind*, SoftnpuTaskKind> altered_kinds;  // entries are never removed: streams keep pointers to them
 };
 
 Plan& plan() {
@@ -34,17 +34,17 @@ Plan& plan() {
   return *instance;
 }
 
-// What the rules want of one call.
+// The effect of the rules on one call.
 struct Verdict {
   aclError code = ACL_SUCCESS;
   microseconds delay{0};
-  std::string rule;  // that gave the code
+  std::string rule;  // the rule that set the code
 
   bool changes_something() const { return code != ACL_SUCCESS || delay.count() > 0; }
   std::string message() const { return text("a fault was injected by the rule '", rule, "'"); }
 };
 
-// Counts a call; under the plan's lock. `stream` is -1 where the work is done at once.
+// Counts a call. `stream` is -1 for a call without a stream. Call it with plan.mutex held.
 Verdict judge(Plan& plan, FaultPoint point, int32_t stream) {
   Verdict verdict;
   const uint64_t call = ++plan.calls[size_t(point)];
@@ -63,30 +63,34 @@ Verdict judge(Plan& plan, FaultPoint point, int32_t stream) {
   return verdict;
 }
 
-// A task in disguise. What lies on the stream is a pointer to it, under a kind of the same name.
-struct AlteredTask {
+}  // namespace
+
+// The original task and the effect of the rules on it.
+struct AlteredTask::State {
   const SoftnpuTaskKind* kind;
   Verdict verdict;
   std::optional<Clock::time_point> due{};  // set when the task comes to the front of its stream
   alignas(16) unsigned char payload[SOFTNPU_TASK_PAYLOAD];
 };
 
-AlteredTask& altered(const void* payload) { return **static_cast<AlteredTask* const*>(payload); }
+namespace {
+
+AlteredTask::State& altered(const void* payload) { return **static_cast<AlteredTask::State* const*>(payload); }
 
 aclError run_altered(void* payload, char* message) {
-  AlteredTask& task = altered(payload);
+  AlteredTask::State& task = altered(payload);
   if (task.verdict.code == ACL_SUCCESS) return task.kind->run(task.payload, message);
   write_message(message, task.verdict.message());
   return task.verdict.code;
 }
 
 void release_altered(void* payload) {
-  const std::unique_ptr<AlteredTask> task(&altered(payload));
+  const std::unique_ptr<AlteredTask::State> task(&altered(payload));
   if (task->kind->release != nullptr) task->kind->release(task->payload);
 }
 
 bool altered_is_ready(const void* payload) {
-  AlteredTask& task = altered(payload);
+  AlteredTask::State& task = altered(payload);
   if (task.verdict.delay.count() > 0) {
     if (!task.due) task.due = Clock::now() + task.verdict.delay;
     if (Clock::now() < *task.due) return false;
@@ -95,27 +99,32 @@ bool altered_is_ready(const void* payload) {
 }
 
 void visit_altered(const void* payload, SoftnpuAccessVisitor visitor, void* context) {
-  const AlteredTask& task = altered(payload);
+  const AlteredTask::State& task = altered(payload);
   if (task.kind->visit != nullptr) task.kind->visit(task.payload, visitor, context);
 }
 
 const SoftnpuTaskKind& altered_kind(Plan& plan, const SoftnpuTaskKind& kind) {
-  const SoftnpuTaskKind disguise{.name = kind.name,
-                                 .run = run_altered,
-                                 .release = release_altered,
-                                 .ready = altered_is_ready,
-                                 .flags = kind.flags,
-                                 .visit = visit_altered};
-  return plan.altered_kinds.try_emplace(&kind, disguise).first->second;
+  const SoftnpuTaskKind altered{.name = kind.name,
+                                .run = run_altered,
+                                .release = release_altered,
+                                .ready = altered_is_ready,
+                                .flags = kind.flags,
+                                .visit = visit_altered};
+  return plan.altered_kinds.try_emplace(&kind, altered).first->second;
 }
 
 }  // namespace
 
-Status Faults::check(std::string_view rules) { return rules == kOff ? Status() : parse_fault_rules(rules).take_status(); }
+AlteredTask::AlteredTask() = default;
+AlteredTask::AlteredTask(const SoftnpuTaskKind& kind, std::unique_ptr<State> state) : kind_(&kind), state_(state.release()) {}
+AlteredTask::AlteredTask(AlteredTask&& other) noexcept
+    : kind_(std::exchange(other.kind_, nullptr)), state_(std::exchange(other.state_, nullptr)) {}
+AlteredTask::~AlteredTask() { delete state_; }
+void AlteredTask::release() { state_ = nullptr; }
 
 Status Faults::set(std::string_view rules) {
   Plan& plan = softnpu::plan();
-  if (rules == kOff) {
+  if (rules == kFaultsOff) {
     const std::lock_guard guard(plan.mutex);
     plan.rules.clear();
     plan.was_set = true;
@@ -140,7 +149,7 @@ void Faults::read_setting() {
     const std::lock_guard guard(plan.mutex);
     if (plan.was_set) return;
   }
-  (void)set(options().faults);  // was checked when it was read
+  (void)set(options().faults);  // options.cpp has checked it
 }
 
 std::string Faults::counts() {
@@ -161,30 +170,15 @@ Status Faults::count_call(FaultPoint point) {
   return verdict.code == ACL_SUCCESS ? Status() : Status(verdict.code, verdict.message());
 }
 
-Status Faults::submit_counted(FaultPoint point, Stream& stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
-                              uint64_t cost, Ticket* ticket) {
-  if (stream.is_recorded.load(std::memory_order_relaxed)) return stream.submit(kind, payload, bytes, cost);  // its replays count
-  std::unique_ptr<AlteredTask> task;
-  const SoftnpuTaskKind* disguise = nullptr;
-  {
-    Plan& plan = softnpu::plan();
-    const std::lock_guard guard(plan.mutex);
-    if (on_.load(std::memory_order_relaxed)) {
-      Verdict verdict = judge(plan, point, stream.id());
-      if (verdict.changes_something()) {
-        task.reset(new AlteredTask{.kind = &kind, .verdict = std::move(verdict), .payload = {}});
-        disguise = &altered_kind(plan, kind);
-      }
-    }
-  }
-  Ticket unused = 0;
-  if (ticket == nullptr) ticket = &unused;
-  if (task == nullptr) return stream.submit(kind, payload, bytes, cost, *ticket);
-  std::memcpy(task->payload, payload, bytes);
-  const AlteredTask* const address = task.get();
-  SOFTNPU_RETURN_IF_ERROR(stream.submit(*disguise, &address, sizeof address, cost, *ticket));
-  static_cast<void>(task.release());
-  return {};
+AlteredTask Faults::at_task(FaultPoint point, int32_t stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes) {
+  Plan& plan = softnpu::plan();
+  const std::lock_guard guard(plan.mutex);
+  if (!are_on()) return {};
+  Verdict verdict = judge(plan, point, stream);
+  if (!verdict.changes_something()) return {};
+  std::unique_ptr<AlteredTask::State> state(new AlteredTask::State{.kind = &kind, .verdict = std::move(verdict), .payload = {}});
+  std::memcpy(state->payload, payload, bytes);
+  return {altered_kind(plan, kind), std::move(state)};
 }
 
 }  // namespace softnpu

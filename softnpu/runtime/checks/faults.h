@@ -1,57 +1,76 @@
-// Failures and delays on purpose, where rules ask for them: so that a program's way out of every failure can be tested.
+// Fault injection: makes calls fail or start late where rules ask for it, so that a program's error handling can be tested.
 //
 //   Faults::set("malloc:3,launch:7:507015");   // the third device allocation and the seventh task from now fail
 //   Faults::set("count");                      // nothing fails, everything is counted
 //   Faults::counts();                          // "malloc 2\nhostmalloc 0\nlaunch 41\n..."
 //   Faults::set("off");
 //
-// docs/checks.md has the grammar of rules. Off, a call asks one relaxed flag. Thread-safe: concurrent calls are counted one after
-// another, each once.
+// docs/checks.md has the grammar of rules. While no rule is set, a call costs one relaxed load. Thread-safe: concurrent calls are
+// counted one after another, each once.
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <string_view>
 
-#include "runtime/checks/fault_rules.h"
-#include "runtime/stream/stream.h"
+#include "runtime/base/fault_rules.h"
+#include "runtime/driver.h"
 
 namespace softnpu {
 
+// The task to submit in place of another one, if a rule applies to it. Its kind has the name and flags of the original kind.
+class AlteredTask {
+ public:
+  struct State;
+
+  AlteredTask();
+  AlteredTask(const SoftnpuTaskKind& kind, std::unique_ptr<State> state);
+  // Drops the copy of the original payload without releasing it, unless release() was called.
+  ~AlteredTask();
+  AlteredTask(AlteredTask&&) noexcept;
+  AlteredTask(const AlteredTask&) = delete;
+  AlteredTask& operator=(const AlteredTask&) = delete;
+
+  bool is_altered() const { return kind_ != nullptr; }
+  // Only if it is altered.
+  const SoftnpuTaskKind& kind() const { return *kind_; }
+  const void* payload() const { return &state_; }
+  size_t payload_bytes() const { return sizeof state_; }
+  // The stream has taken the task and owns its payload from now on.
+  void release();
+
+ private:
+  const SoftnpuTaskKind* kind_ = nullptr;
+  State* state_ = nullptr;  // owned until release(); the payload is this pointer
+};
+
 class Faults {
  public:
-  // Replaces the rules and starts the counts anew; "off" ends both and leaves the counts to be read. ACL_ERROR_INVALID_PARAM,
-  // naming the rule, where one is bad: then nothing changes.
+  // Replaces the rules and resets the counts. "off" removes the rules, stops counting and keeps the counts. A bad rule is
+  // ACL_ERROR_INVALID_PARAM with the rule, and nothing changes.
   static Status set(std::string_view rules);
-  // What set() would say.
-  static Status check(std::string_view rules);
-  // The rules of SOFTNPU_FAULTS, unless rules were set before. Only the first call does something.
+  // Sets the rules of SOFTNPU_FAULTS, unless set() was called before.
   static void read_setting();
 
-  // One "name number" per line since the last set(): malloc, hostmalloc, launch, copy; task, what was put on streams; injected,
-  // the failures; delayed.
+  // One "name number" per line since the last set(): malloc, hostmalloc, launch, copy; task: tasks submitted to streams;
+  // injected: failures; delayed: delays.
   static std::string counts();
 
-  // Counts a call that does its work at once, and fails where a rule says so.
+  static bool are_on() { return on_.load(std::memory_order_relaxed); }
+
+  // Counts a call that does its work before it returns. Fails where a rule applies.
   static Status at_call(FaultPoint point) {
-    if (!on_.load(std::memory_order_relaxed)) [[likely]]
+    if (!are_on()) [[likely]]
       return {};
     return count_call(point);
   }
 
-  // Stream::submit, except that the task may fail or wait where a rule says so: when it runs, in its stream's order and under its
-  // own name, and it is released as always.
-  static Status submit(FaultPoint point, Stream& stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
-                       uint64_t cost, Ticket* ticket = nullptr) {
-    if (!on_.load(std::memory_order_relaxed)) [[likely]]
-      return ticket == nullptr ? stream.submit(kind, payload, bytes, cost) : stream.submit(kind, payload, bytes, cost, *ticket);
-    return submit_counted(point, stream, kind, payload, bytes, cost, ticket);
-  }
+  // Counts a task that is about to be submitted to the stream of that number. Use submit_with_faults() of the stream room.
+  static AlteredTask at_task(FaultPoint point, int32_t stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes);
 
  private:
   static Status count_call(FaultPoint point);
-  static Status submit_counted(FaultPoint point, Stream& stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
-                               uint64_t cost, Ticket* ticket);
 
   static inline constinit std::atomic<bool> on_{false};
 };

@@ -7,17 +7,18 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/origin.h"
-#include "runtime/device/process.h"
 #include "runtime/engine/arena.h"
+#include "runtime/memory/heaps.h"
+#include "runtime/memory/host_memory.h"
 
 namespace softnpu {
 namespace {
 
-constexpr size_t kOftenEnough = 4096;             // entries of the map below which nothing is swept
-constexpr size_t kMostEntries = size_t{1} << 18;  // beyond it the map starts anew: races may be missed, memory is not
-constexpr size_t kMostReports = 100;              // kept for the command; stderr and the log have all
+constexpr size_t kOftenEnough = 4096;             // a map with fewer entries is not swept
+constexpr size_t kMostEntries = size_t{1} << 18;  // a larger map is cleared: races may be missed then
+constexpr size_t kMostReports = 100;              // kept for the command `races`; stderr and the log get all reports
 
-// The address under which the client knows memory that kernels reach at `address`; 0 for memory that is not watched.
+// The client's address of the kernel address `address`; 0 for memory that is not checked.
 uintptr_t client_address(const void* address) {
   const Arena::Range arena = Arena::device_range();
   const auto number = reinterpret_cast<uintptr_t>(address);
@@ -34,10 +35,10 @@ std::string describe_allocation(uintptr_t address) {
     return range.base == nullptr ? "host memory"
                                  : text("host memory ", static_cast<void*>(range.base), " of ", range.bytes, " bytes");
   }
-  Device& device = device_at(Arena::device_of(pointer));
-  const std::optional<Allocation> block = device.heap() == nullptr ? std::nullopt : device.heap()->find(pointer);
-  if (!block) return text("freed memory of device ", device.number());
-  return text("allocation ", static_cast<void*>(block->base), " of ", block->bytes, " bytes on device ", device.number());
+  const Heaps::Owner owner = Heaps::find(pointer);
+  const std::optional<Allocation> block = owner.heap == nullptr ? std::nullopt : owner.heap->find(pointer);
+  if (!block) return text("freed memory of device ", owner.number);
+  return text("allocation ", static_cast<void*>(block->base), " of ", block->bytes, " bytes on device ", owner.number);
 }
 
 std::string describe_task(const Access& access) {
@@ -92,7 +93,8 @@ Status Races::admit(uint32_t number, Ticket ticket, const SoftnpuTaskKind& kind,
         this);
     const Access access{.stream = number, .atomic = false, .ticket = ticket, .task = kind.name, .origin = origin};
     SOFTNPU_RETURN_IF_ERROR(check_touches({.access = access, .is_host = false, .frees = false, .clock = &stream.clock}));
-    // What is written counts as written, even if the task reads it too: a write is in conflict with everything.
+    // Reads first, writes last: a range that the task reads and writes is kept as written, since a write conflicts with every
+    // access.
     std::stable_partition(touches_.begin(), touches_.end(), [](const Touch& touch) { return !touch.writes; });
     const auto is_over = [&](const Access& before) { return before.stream == number || stream.clock.knows(before); };
     for (const Touch& touch : touches_) {
@@ -129,7 +131,7 @@ void Races::stream_learns(uint32_t number, const RaceClock& clock) {
 void Races::host_learns(const RaceClock& clock) {
   std::lock_guard guard(mutex_);
   bool is_new = host_.learn(clock);
-  if (clock.is_unclear) {  // there is no telling what was behind it: everything may have been
+  if (clock.is_unclear) {  // the clock is incomplete: assume that all submitted tasks are done
     for (uint32_t number = 0; number < streams_.size(); ++number) is_new |= host_.learn(number, streams_[number].newest);
   }
   host_version_ += is_new;
@@ -181,7 +183,7 @@ void Races::forget(const void* address, size_t bytes) {
   map_.forget({begin, begin + bytes});
 }
 
-// Asks for no origin: an allocator may free with locks held that the client's function needs.
+// Does not call origin(): an allocator may hold locks that the function of the client needs.
 Status Races::check_free(const char* function, const void* address, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(address);
   std::lock_guard guard(mutex_);
@@ -220,7 +222,7 @@ void Races::report(const std::string& line) {
   if (reports_.size() < kMostReports) reports_.push_back(line);
 }
 
-// What the host knows to be over cannot be part of a race any more.
+// Accesses that are done in the host's clock cannot be part of a race any more.
 void Races::keep_small() {
   if (map_.size() < std::max(sweep_at_, kOftenEnough)) return;
   map_.forget_if([&](const Access& access) { return host_.knows(access); });

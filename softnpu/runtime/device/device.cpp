@@ -8,7 +8,10 @@
 #include "runtime/checks/fault_report.h"
 #include "runtime/device/process.h"
 #include "runtime/driver.h"
+#include "runtime/engine/engine.h"
+#include "runtime/memory/heaps.h"
 #include "runtime/memory/ipc_memory.h"
+#include "runtime/memory/ledger.h"
 #include "runtime/memory/virtual_memory.h"
 
 namespace softnpu {
@@ -83,14 +86,15 @@ Status Device::open_heap() {
   if (!opened.ok()) return opened.take_status();
   heap_ = std::move(opened.value());
   heap_pointer_.store(heap_.get(), std::memory_order_release);
-  install_fault_report();
+  Heaps::add(host_number_, number_, *heap_);
+  install_fault_report(any_running_kind);
   SOFTNPU_LOG_EVENT("device ", number_, " opened with ", heap_->capacity(), " bytes");
   return {};
 }
 
-// With mutex_ held.
+// Call it with mutex_ held.
 Result<Ref<Context>> Device::make_context(Context::Role role) {
-  SOFTNPU_RETURN_IF_ERROR(Process::ready());  // aclFinalize may have closed all contexts since the call began
+  SOFTNPU_RETURN_IF_ERROR(Process::ready());  // another thread may have called aclFinalize since the begin of this call
   SOFTNPU_RETURN_IF_ERROR(open_heap());
   Process::note_device_use();
   Context* context = context_pool().take();
@@ -136,7 +140,7 @@ bool Device::is_busy() const {
   return std::any_of(all.begin(), all.end(), [](const StreamMark& mark) { return mark.stream->queue().busy(); });
 }
 
-// With mutex_ held. From here on nobody finds the context. False if another thread closes it.
+// Call it with mutex_ held. Withdraws the context, so that no call finds it any more. False if another thread closes it.
 bool Device::begin_closing(const Ref<Context>& context) {
   const auto same = [&](const Ref<Context>& other) { return other.object == context.object; };
   const auto entry = std::find_if(contexts_.begin(), contexts_.end(), same);
@@ -156,7 +160,7 @@ Status Device::finish_closing(const Ref<Context>& context) {
   return status;
 }
 
-// With mutex_ held.
+// Call it with mutex_ held.
 void Device::free_memory() {
   if (heap_ == nullptr) return;
   IpcMemory::forget_device(host_number_);
@@ -197,7 +201,7 @@ Status Device::synchronize(Deadline deadline) {
   Status thrown_away;
   for (const StreamMark& mark : marks) {
     Status status = mark.stream->wait(mark.newest, deadline);
-    if (!status.ok() && !mark.stream->queue().reached(mark.newest)) return status;  // it will not be reached in time, or ever
+    if (!status.ok() && !mark.stream->queue().reached(mark.newest)) return status;  // the deadline passed, or the process exits
     if (thrown_away.ok()) thrown_away = std::move(status);
   }
   if (!thrown_away.ok()) return thrown_away;
@@ -221,7 +225,7 @@ Status Device::abort(Deadline deadline) {
 
 void Device::shut_down() {
   std::lock_guard guard(mutex_);
-  // Of those that another thread closes only the waiting is cut short; that thread gives them back.
+  // Another thread closes these contexts and gives their slots back. Closing them here ends its wait.
   for (const Ref<Context>& context : closing_) static_cast<void>(context->close(/*wait=*/false));
   for (const Ref<Context>& context : std::exchange(contexts_, {})) {
     if (!context_pool().withdraw(context)) continue;

@@ -14,6 +14,7 @@
 #include "runtime/base/options.h"
 #include "runtime/checks/faults.h"
 #include "runtime/engine/cpu_engine.h"
+#include "runtime/memory/ledger.h"
 #include "runtime/stream/callback.h"
 #include "runtime/stream/event.h"
 #include "runtime/stream/exception.h"
@@ -23,12 +24,12 @@
 namespace softnpu {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);  // for a task that runs while the process or the device ends
+constexpr auto kPatience = std::chrono::seconds(5);  // limit of the wait for running tasks at exit and in aclFinalize
 
-std::mutex g_mutex;    // guards initialisation and its end
+std::mutex g_mutex;    // guards initialisation and finalisation
 uint64_t g_users = 0;  // guarded by g_mutex
 
-// Holds g_mutex. A host callback does not wait for it: aclFinalize, which holds it, waits for the callback.
+// Holds g_mutex. In a host callback it does not wait for the mutex, because aclFinalize holds it while it waits for the callback.
 class ProcessLock {
  public:
   ProcessLock() : lock_(g_mutex, std::defer_lock) {
@@ -48,7 +49,6 @@ class ProcessLock {
 };
 
 std::mutex g_engine_mutex;  // held while the engine is made
-std::atomic<Engine*> g_engine{nullptr};
 
 template <typename Condition>
 void wait_a_while_for(Condition condition) {
@@ -56,7 +56,7 @@ void wait_a_while_for(Condition condition) {
   while (!condition() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::microseconds(200));
 }
 
-// Functions of the client do not count: they may wait for the thread that is ending the process.
+// A function of the client does not count, because it may wait for the thread that ends the process.
 bool any_task_runs() {
   bool runs = false;
   stream_pool().for_each_slot([&](Stream& stream) { runs |= stream.queue().busy_with_own_code(); });
@@ -75,26 +75,14 @@ const std::vector<Device*>& devices_by_host_number() {
 }  // namespace
 
 Status open_engine() {
-  if (g_engine.load(std::memory_order_acquire) != nullptr) return {};
+  if (has_engine()) return {};
   std::lock_guard guard(g_engine_mutex);
-  if (g_engine.load(std::memory_order_relaxed) != nullptr) return {};
+  if (has_engine()) return {};
   Result<std::unique_ptr<Engine>> made = CpuEngine::create(options().device_count, options().device_memory);
   if (!made.ok()) return made.take_status();
-  g_engine.store(made.value().release(), std::memory_order_release);
+  set_engine(std::move(made.value()));
   if (!ledger().problem().ok()) warn(ledger().problem().message());
   return {};
-}
-
-Engine& engine() { return *g_engine.load(std::memory_order_acquire); }
-
-Ledger& ledger() {
-  static auto* instance = new Ledger(options().ledger_dir);
-  return *instance;
-}
-
-HostMemory& host_memory() {
-  static auto* instance = new HostMemory;
-  return *instance;
 }
 
 std::span<Device* const> devices() {
@@ -211,7 +199,7 @@ Result<uint64_t> Process::finalise_reference() {
 }
 
 void Process::finalise_locked() {
-  state_.store(State::kFinalised, std::memory_order_release);  // from here on calls of other threads are refused
+  state_.store(State::kFinalised, std::memory_order_release);  // calls of other threads are refused from now on
   g_users = 0;
   for (Device* device : devices()) device->shut_down();
   wait_a_while_for([] { return TaskQueue::worker_count() == 0 || TaskQueue::is_exiting(); });
@@ -225,7 +213,7 @@ void Process::finalise_locked() {
   shares_recent_error_.store(false, std::memory_order_relaxed);
 }
 
-// Runs before the destructors of libraries that were loaded earlier, whose code tasks may be running.
+// An atexit handler. It runs before the destructors of libraries that were loaded earlier and whose code tasks may run.
 void Process::stop_at_exit() {
   if (is_forked_child()) return;
   TaskQueue::begin_exit();

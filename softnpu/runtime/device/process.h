@@ -1,6 +1,9 @@
-// The process as a whole: initialisation, its end, and what exists once.
+// The state of the process: initialisation, exit, and the table of devices.
 //
-// Nothing here has a destructor that runs at exit: a thread that still works must not meet a destroyed object.
+//   SOFTNPU_RETURN_IF_ERROR(Process::ready());
+//   Result<Device*> device = find_device(0);
+//
+// No object has a destructor that runs at exit, because other threads may still use it.
 #pragma once
 
 #include <atomic>
@@ -10,56 +13,47 @@
 
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
-#include "runtime/engine/engine.h"
-#include "runtime/memory/host_memory.h"
-#include "runtime/memory/ledger.h"
 
 namespace softnpu {
 
-// Makes the engine at its first call; fails where the host cannot supply the devices' address space.
+// Makes engine() at the first call. Fails if the host cannot supply the address space of the devices.
 Status open_engine();
-// The engine, which was opened.
-Engine& engine();
-// Both are made at their first use.
-Ledger& ledger();
-HostMemory& host_memory();
 
-// The devices that this process sees, in its own numbering. Does not need initialisation.
+// The visible devices, by the numbers of this process. May be called before aclInit.
 std::span<Device* const> devices();
-// ACL_ERROR_RT_INVALID_DEVICEID if there is none with that number.
+// ACL_ERROR_RT_INVALID_DEVICEID if no visible device has that number.
 Result<Device*> find_device(int64_t number);
-// Whether this process sees the device that the host counts as `host_number`.
+// Whether the device with this number of the host is visible to this process.
 bool device_is_visible(int host_number);
-// That device.
+// The visible device with this number of the host.
 Device& device_at(int host_number);
 
 class Process {
  public:
-  // aclInit. `config_path` may be null. ACL_ERROR_REPEAT_INITIALIZE when it is initialised already, which counts as another user
-  // all the same.
+  // aclInit. `config_path` may be null. ACL_ERROR_REPEAT_INITIALIZE if the library is initialised already; the call still adds a
+  // user.
   static Status initialise(const char* config_path);
-  // aclFinalize: drops pending work, streams, events, contexts and device memory.
+  // aclFinalize: skips pending tasks, destroys streams, events and contexts, and frees device memory.
   static Status finalise();
-  // aclFinalizeReference: one user less; the last one finalises. Returns how many are left.
+  // aclFinalizeReference: removes a user; the last one finalises. Returns the number of remaining users.
   static Result<uint64_t> finalise_reference();
 
-  // Whether calls that need aclInit are legal now: not before it, not after aclFinalize, and not in a child of fork() whose
-  // parent used a device.
+  // Fails before aclInit, after aclFinalize, and in a child of fork() whose parent used a device.
   static Status ready() {
     if (state_.load(std::memory_order_acquire) == State::kReady) [[likely]]
       return {};
     return not_ready();
   }
   static bool is_forked_child() { return state_.load(std::memory_order_relaxed) == State::kForkedChild; }
-  // aclInit's configuration asked for one recent error per process instead of one per thread.
+  // Whether the configuration of aclInit sets one recent error per process instead of one per thread.
   static bool shares_recent_error() { return shares_recent_error_.load(std::memory_order_relaxed); }
 
-  // Notes that a device is in use: from then on a child of fork() cannot use devices.
+  // After this call a child of fork() cannot use devices.
   static void note_device_use() { uses_devices_.store(true, std::memory_order_relaxed); }
 
   static SystemParameters& parameters();
 
-  // aclrtSetOpWaitTimeout; 0 means none.
+  // aclrtSetOpWaitTimeout; 0 means no limit.
   static inline std::atomic<uint32_t> wait_timeout_seconds{0};
 
  private:

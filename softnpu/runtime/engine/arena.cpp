@@ -16,7 +16,7 @@ namespace softnpu {
 namespace {
 
 constexpr size_t kGranule = size_t{64} << 10;
-constexpr size_t kBaseAlignment = size_t{2} << 20;  // lets the host use huge pages where it has them
+constexpr size_t kBaseAlignment = size_t{2} << 20;  // allows the host to use huge pages
 
 size_t page_bytes() {
   static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -30,13 +30,13 @@ Status system_failure(aclError code, const char* what) { return {code, text(what
 struct State {
   State() { heap_files.fill(-1); }
 
-  std::mutex mutex;  // also held across fork(), so that no child sees a half-made mapping
+  std::mutex mutex;  // also held across fork(), so that a child never sees an incomplete mapping
   int device_count = 0;
   std::byte* base = nullptr;
   size_t span = 0;
   size_t total = 0;
   std::array<int, Arena::kMaxDevices> heap_files;
-  std::map<std::byte*, size_t> segments;  // device address, length in whole granules
+  std::map<std::byte*, size_t> segments;  // device address and length, a multiple of kGranule
 };
 
 State& state() {
@@ -44,7 +44,7 @@ State& state() {
   return *leaked;
 }
 
-// The kernel view is never inherited nor dumped. A new mapping forgets the advice on the one it replaced.
+// The kernel view is neither inherited by children nor dumped. madvise is needed again for each new mapping.
 bool hide_from_children_and_dumps(void* address, size_t bytes) {
   return madvise(address, bytes, MADV_DONTFORK) == 0 && madvise(address, bytes, MADV_DONTDUMP) == 0;
 }
@@ -64,8 +64,8 @@ Status map_file(void* address, size_t bytes, int file, off_t offset) {
   return status;
 }
 
-// The child keeps no file of its parent's memory alive, and its later mappings stay out of the place where the kernel view was:
-// an address from before the fork faults.
+// In a child of fork(): closes the files of the parent's heaps, and reserves the place of the kernel view without access, so that
+// kernel addresses from before the fork() fault.
 void forget_in_child() {
   State& arena = state();
   for (int& file : arena.heap_files) {
@@ -88,7 +88,7 @@ Status check_device(const State& arena, int device) {
   return {ACL_ERROR_RT_INVALID_DEVICEID, text("device ", device, " has no address space; there are ", arena.device_count)};
 }
 
-// Finds where in an open heap a page-aligned range lies.
+// The file of an open heap and the offset of a page-aligned range in it.
 struct HeapRange {
   int file = -1;
   off_t offset = 0;

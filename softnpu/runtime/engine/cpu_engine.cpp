@@ -32,7 +32,7 @@ Result<std::unique_ptr<EngineQueue>> CpuEngine::make_queue(int) { return std::un
 Status CpuEngine::copy(EngineQueue*, void* destination, const void* source, size_t bytes) {
   const auto addresses = reinterpret_cast<uintptr_t>(destination) | reinterpret_cast<uintptr_t>(source);
   if (bytes == sizeof(uint64_t) && addresses % sizeof(uint64_t) == 0) {
-    // In one piece: a stream may be waiting for this very word (aclrtValueWait).
+    // Atomic, because a stream may wait for this word (aclrtValueWait).
     std::atomic_ref(*static_cast<uint64_t*>(destination)).store(*static_cast<const uint64_t*>(source), std::memory_order_release);
     return {};
   }

@@ -1,4 +1,4 @@
-// The engine of a machine without an accelerator: device memory is the arena, copies and fills run in the calling thread.
+// The engine of a machine without an accelerator. Device memory is the arena; copies and fills run in the calling thread.
 #pragma once
 
 #include "runtime/engine/engine.h"
@@ -7,7 +7,7 @@ namespace softnpu {
 
 class CpuEngine final : public Engine {
  public:
-  // Reserves the address space of all devices. Fails when the process may not have that much.
+  // Reserves the address space of all devices. Fails if the host does not give that much.
   static Result<std::unique_ptr<Engine>> create(int device_count, size_t capacity);
 
   Result<MemorySpan> open_memory(int device) override;

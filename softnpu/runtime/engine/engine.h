@@ -1,7 +1,7 @@
-// What a machine supplies to be a device: memory, copies, fills, and work of its own that can be waited for.
+// The interface that a machine implements to be a device: memory, copies, fills, and queues that can be waited for.
 //
-// Streams, events, allocation and every check stand above this line and are the same for all engines. Addresses that reach copy()
-// and fill() are host addresses or results of alias(), and their ranges have been checked.
+// Streams, events, allocation and all checks are above this interface and are the same for all engines. Callers of copy() and
+// fill() pass host addresses or results of alias(), and have checked the ranges.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace softnpu {
 
-// What an engine keeps per stream. The stream owns it and finishes it before it lets it go.
+// An engine's state of one stream. The stream owns it and calls finish() before it deletes it.
 class EngineQueue {
  public:
   virtual ~EngineQueue() = default;
 };
 
-// The addresses that a device's heap hands out: [begin, begin + bytes).
+// The addresses of a device's heap: [begin, begin + bytes).
 struct MemorySpan {
   std::byte* begin = nullptr;
   size_t bytes = 0;
@@ -29,31 +29,36 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // Makes the device's heap usable by kernels and says where it lies. Memory is taken only when it is written. Opening again
-  // gives the same span.
+  // Makes the device's heap usable by kernels and returns its addresses. The host supplies memory when it is written. A second
+  // call returns the same span.
   virtual Result<MemorySpan> open_memory(int device) = 0;
 
-  // Returns the memory behind a page-aligned part of the heap to the host. Its next reader sees zeros.
+  // Returns the memory of a page-aligned part of the heap to the host. The part reads as zeros afterwards.
   virtual Status release_pages(void* device_address, size_t bytes) = 0;
 
-  // Decides whether kernels may touch a page-aligned part of the heap; if not, a kernel that does faults.
+  // Allows or forbids kernels to access a page-aligned part of the heap. A forbidden access faults.
   virtual Status set_access(void* device_address, size_t bytes, bool accessible) = 0;
 
-  // The address under which kernels reach `device_address`.
+  // The kernel address of `device_address`.
   virtual void* alias(const void* device_address) const = 0;
 
-  // The engine's part of a new stream of `device`; null if it needs none.
+  // Makes the engine's state of a new stream of `device`; null if the engine has none.
   virtual Result<std::unique_ptr<EngineQueue>> make_queue(int device) = 0;
 
-  // Copies between any two of host and device; the ranges may overlap. Done on return when `queue` is null, otherwise at
-  // finish(queue) at the latest and in the order of the calls.
+  // Copies between any two of host and device; the ranges may overlap. With a null `queue` the copy is complete on return.
+  // Otherwise it is complete after finish(queue), and copies of one queue run in the order of the calls.
   virtual Status copy(EngineQueue* queue, void* destination, const void* source, size_t bytes) = 0;
 
   // Sets every byte. Ordered like copy().
   virtual Status fill(EngineQueue* queue, void* destination, uint8_t value, size_t bytes) = 0;
 
-  // Waits for what the engine started on `queue` and still runs; returns its failure.
+  // Waits for the work of `queue` and returns its failure.
   virtual Status finish(EngineQueue* queue) = 0;
 };
+
+// The engine of this process. open_engine() (device/process.h) makes it and sets it once; engine() may be called after that.
+bool has_engine();
+void set_engine(std::unique_ptr<Engine> engine);
+Engine& engine();
 
 }  // namespace softnpu

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/memory/heap_layout.h"
 #include "runtime/memory/mapped_ranges.h"
 
 namespace softnpu {
@@ -13,61 +14,19 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr size_t kZoneBytes = 256;
 
-// How much free memory stays with the heap because the host takes long to give it again.
-constexpr size_t kReleaseAtOnce = size_t{1} << 20;  // a freed run of this size goes back
+// The amount of free memory that the heap does not return to the host, because getting it again is slow.
+constexpr size_t kReleaseAtOnce = size_t{1} << 20;  // a freed run of at least this size is returned to the host
 constexpr uint32_t kWarmPagesPerRun = 64;
 constexpr uint32_t kWarmPagesPerHeap = 512;
 constexpr uint32_t kWarmPagesPoisoned = 4096;
 constexpr uint32_t kEmptySlabsPerClass = 4;
 
-// A page's tag: what it is part of, and the slot size of its slab or the first page of its run. 0: never handed out. A tag
-// outlives its block, so that a late user of the address can be told that it was freed.
-constexpr uint32_t kSlabTag = 1;
-constexpr uint32_t kRunTag = 2;
-constexpr uint32_t make_tag(uint32_t kind, uint32_t value) { return value << 2 | kind; }
-constexpr uint32_t kind_of(uint32_t tag) { return tag & 3; }
-constexpr uint32_t value_of(uint32_t tag) { return tag >> 2; }
-
-// A slot's word is the size of its live block, or one of these.
-constexpr uint16_t kSlotNever = 0;
-constexpr uint16_t kSlotFreed = 0xFFFF;
-
-// A plain number, changed atomically: C code reads it too.
+// Not std::atomic, because C code reads it (SoftnpuDriver::frees). Changed atomically.
 constinit uint64_t g_frees = 0;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
-
-struct Heap::PageRecord {
-  // First page of a run. Written before `bytes`, which is 0 unless a live block is there.
-  std::atomic<uint64_t> bytes;
-  std::atomic<uint64_t> base;
-  std::atomic<uint32_t> pages;
-
-  // Slab. Guarded by the heap's lock; links are page numbers plus 1.
-  uint32_t shift;
-  uint32_t next;
-  uint32_t previous;
-  uint64_t free_slots[kSlotsPerPage / 64];
-
-  void fill_free() {
-    const size_t count = kPageBytes >> shift;
-    free_slots[0] = count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
-    free_slots[1] = count > 64 ? ~uint64_t{0} : 0;
-  }
-  bool is_full() const { return (free_slots[0] | free_slots[1]) == 0; }
-  bool is_empty() const {
-    return static_cast<size_t>(std::popcount(free_slots[0]) + std::popcount(free_slots[1])) == kPageBytes >> shift;
-  }
-  size_t take_first() {
-    const size_t word = free_slots[0] != 0 ? 0 : 1;
-    const auto bit = static_cast<size_t>(std::countr_zero(free_slots[word]));
-    free_slots[word] &= free_slots[word] - 1;
-    return word * 64 + bit;
-  }
-  void give(size_t slot) { free_slots[slot / 64] |= uint64_t{1} << slot % 64; }
-};
 
 void* Heap::map_zeros(size_t bytes) {
   void* zeros = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -147,7 +106,8 @@ Status Heap::free(void* pointer) {
 
   bool warm = true;
   if (const size_t bytes = place.end - place.begin; bytes >= kReleaseAtOnce && !options_.poison) {
-    // Slow, and nobody else can have these pages yet. Pages that the host does not take stay warm: no failure of free().
+    // Slow, so the lock is not held; the pages are not free yet. If the host does not take them, they stay warm and free()
+    // succeeds.
     const uint64_t releases = releases_;
     lock.unlock();
     warm = !engine_.release_pages(address(place.begin), bytes).ok();
@@ -163,7 +123,7 @@ Status Heap::check_range(const void* pointer, size_t bytes) const {
   if (offset >= span_.bytes) [[unlikely]]
     return check_mapped_range(pointer, bytes);
   const Place place = locate(offset);
-  const size_t inside = offset - place.base;  // huge in a front zone
+  const size_t inside = offset - place.base;  // wraps to a huge number in a front zone
   const bool good = place.state == Place::State::kLive && inside < place.bytes && bytes <= place.bytes - inside;
   return good ? Status() : explain(pointer, bytes, place);
 }
@@ -188,48 +148,16 @@ std::optional<Allocation> Heap::find(const void* pointer) const {
   return Allocation{address(place.base), place.bytes};
 }
 
-MemoryInfo Heap::inspect(const void* pointer) const {
-  const size_t offset = offset_of(pointer);
-  if (offset >= span_.bytes) {
-    const std::optional<Allocation> range = MappedRanges::find_at_once(pointer);
-    return range ? MemoryInfo{MemoryState::kLive, *range} : MemoryInfo{};
-  }
-  Place place = locate(offset);
-  const bool inside = place.state == MemoryState::kLive && offset - place.base < place.bytes;
-  if (place.state == MemoryState::kFreed) return {MemoryState::kFreed, {}};
-  if (const size_t page = (offset >> kPageShift) + 1; !inside && page < page_count_) {
-    // In the guard page between two blocks, or before the first one.
-    const Place next = locate(page << kPageShift);
-    const size_t distance = offset < place.base ? place.base - offset : offset - (place.base + place.bytes);
-    const bool is_nearer = place.state == MemoryState::kNever || next.base - offset < distance;
-    if (next.state == MemoryState::kLive && next.base > offset && is_nearer) place = next;
-  }
-  if (place.state != MemoryState::kLive) return {};
-  return {MemoryState::kLive, {address(place.base), place.bytes}};
-}
-
-Status Heap::check_red_zones_of(const void* pointer) {
-  const size_t offset = offset_of(pointer);
-  if (!options_.red_zones || offset >= span_.bytes) return {};
-  std::lock_guard lock(mutex_);
-  const Place place = locate(offset);
-  if (place.state != Place::State::kLive || offset - place.base >= place.bytes) return {};
-  Status damage = check_zones(place);
-  if (!damage.ok()) SOFTNPU_RETURN_IF_ERROR(fill_zones(place));
-  return damage;
-}
-
 void Heap::release_all() {
   std::lock_guard lock(mutex_);
   visit_live([&](const Place& place) { withdraw(place); });
   count_free();
   if (const size_t bytes = size_t{high_page_} << kPageShift; bytes > 0) {
-    // As in free(): what the host does not take back now is only kept longer.
+    // As in free(), failures are ignored: the pages are only kept longer.
     static_cast<void>(engine_.release_pages(span_.begin, bytes));
     if (options_.guard_pages) static_cast<void>(engine_.set_access(span_.begin, bytes, false));
   }
-  // With guard pages the first block needs a closed page before it; every other one has its neighbour's guard there, or a free
-  // page.
+  // The first block needs a guard page before it. Every other block has the guard page of its neighbour or a free page before it.
   const uint32_t first = options_.guard_pages ? 1 : 0;
   runs_.reset(first, static_cast<uint32_t>(page_count_) - first);
   open_slabs_.fill(0);
@@ -385,7 +313,7 @@ void Heap::count_used(size_t bytes) {
   if (used > peak_.load(std::memory_order_relaxed)) peak_.store(used, std::memory_order_relaxed);
 }
 
-// What is where
+// The index of blocks
 
 void Heap::publish(const Place& place) {
   if (place.in_slab) {
@@ -410,54 +338,6 @@ void Heap::withdraw(const Place& place) {
   }
   const size_t slot = (place.begin & (kPageBytes - 1)) >> records_[place.page].shift;
   slots_[place.page * kSlotsPerPage + slot].store(kSlotFreed, std::memory_order_release);
-}
-
-inline Heap::Place Heap::slot_place(uint32_t page, unsigned shift, size_t slot) const {
-  const uint16_t word = slots_[page * kSlotsPerPage + slot].load(std::memory_order_acquire);
-  Place place;
-  place.state = word == kSlotNever ? Place::State::kNever : word == kSlotFreed ? Place::State::kFreed : Place::State::kLive;
-  place.in_slab = true;
-  place.page = page;
-  place.bytes = word;
-  place.begin = (size_t{page} << kPageShift) + (slot << shift);
-  place.base = place.begin + front_zone_;
-  place.end = place.begin + (size_t{1} << shift);
-  return place;
-}
-
-inline Heap::Place Heap::run_place(uint32_t first, uint32_t page) const {
-  const PageRecord& run = records_[first];
-  Place place;
-  place.page = first;
-  place.bytes = run.bytes.load(std::memory_order_acquire);
-  place.base = run.base.load(std::memory_order_relaxed);
-  const uint32_t pages = run.pages.load(std::memory_order_relaxed);
-  place.begin = size_t{first} << kPageShift;
-  place.end = size_t{first + pages - guard_pages()} << kPageShift;
-  // A page behind the run has the tag of a longer one that was freed.
-  place.state = place.bytes != 0 && page < first + pages ? Place::State::kLive : Place::State::kFreed;
-  return place;
-}
-
-inline Heap::Place Heap::locate(size_t offset) const {
-  const auto page = static_cast<uint32_t>(offset >> kPageShift);
-  const uint32_t tag = tags_[page].load(std::memory_order_acquire);
-  if (kind_of(tag) == kRunTag) return run_place(value_of(tag), page);
-  if (kind_of(tag) == kSlabTag) return slot_place(page, value_of(tag), (offset & (kPageBytes - 1)) >> value_of(tag));
-  return {};
-}
-
-void Heap::visit_live(const std::function<void(const Place&)>& visit) const {
-  for (uint32_t page = 0; page < high_page_; ++page) {
-    const uint32_t tag = tags_[page].load(std::memory_order_relaxed);
-    const size_t begin = size_t{page} << kPageShift;
-    const size_t step = kind_of(tag) == kSlabTag ? size_t{1} << value_of(tag) : kPageBytes;
-    if (kind_of(tag) == kRunTag && value_of(tag) != page) continue;
-    for (size_t offset = begin; offset < begin + kPageBytes; offset += step) {
-      const Place place = locate(offset);
-      if (place.state == Place::State::kLive) visit(place);
-    }
-  }
 }
 
 Status Heap::out_of_memory(size_t bytes) const {

@@ -5,8 +5,8 @@
 //   heap.free(block.value());
 //   heap.check_range(block.value(), 1000);     // "use after free"
 //
-// Blocks of at most 32 KiB come from slabs, 64 KiB pages cut into slots of one power-of-two size; larger ones are runs of such
-// pages, best fit. Everything the heap knows about a block lies outside device memory, so no kernel can damage it.
+// A block of at most 32 KiB is a slot of a slab: a page of 64 KiB that is cut into slots of one power-of-two size. A larger block
+// is a run of such pages, allocated best fit. The heap keeps its data outside device memory, where no kernel can damage it.
 #pragma once
 
 #include <array>
@@ -25,21 +25,22 @@
 
 namespace softnpu {
 
-// Ways to find programs that write where they should not. Each costs time and memory.
+// Debug modes that find invalid accesses. Each costs time and memory.
 struct HeapOptions {
-  // Bytes of a known pattern before and behind every block, checked when it is freed, and by check_red_zones() and
+  // A known pattern before and after every block. It is checked when the block is freed, and by check_red_zones() and
   // check_red_zones_of().
   bool red_zones = false;
-  // Fresh memory reads as NaN in every float type (0xFF bytes), freed memory, up to 256 MiB of it, as 0xDB bytes.
+  // New blocks are filled with 0xFF bytes, which are NaN in every float type. Freed blocks, up to 256 MiB of them, are filled
+  // with 0xDB bytes.
   bool poison = false;
-  // Every block on pages of its own between pages that kernels cannot touch, its end (rounded up to 64 bytes) against the second
-  // one. Freed blocks cannot be touched until they are handed out again.
+  // Every block has its own pages, between two pages without access. The end of the block, rounded up to 64 bytes, is at the
+  // begin of the second one. Freed blocks cannot be accessed until they are allocated again.
   bool guard_pages = false;
 
   bool any() const { return red_zones || poison || guard_pages; }
 };
 
-// A live block as its owner knows it.
+// A live block: the address that allocate() returned and the size that was requested.
 struct Allocation {
   std::byte* base = nullptr;
   size_t bytes = 0;
@@ -47,17 +48,17 @@ struct Allocation {
 
 enum class MemoryState { kNever, kFreed, kLive };
 
-// What lies at an address. The allocation is that of kLive; the address may lie outside, in a red zone or a guard page.
+// The state of an address. `allocation` is set for kLive; the address may lie next to it, in a red zone or a guard page.
 struct MemoryInfo {
   MemoryState state = MemoryState::kNever;
   Allocation allocation;
 };
 
-// Thread-safe. What it holds is charged to the ledger in whole slabs and page runs.
+// Thread-safe. Memory is charged to the ledger in whole slabs and runs of pages.
 class Heap {
  public:
-  // `engine` and `ledger` outlive the heap. One heap per device and process. `host_limit` bounds what the ledger counts for all
-  // devices and processes together.
+  // `engine` and `ledger` outlive the heap. There is one heap per device and process. `host_limit` is the limit of the ledger for
+  // all devices and processes together.
   static Result<std::unique_ptr<Heap>> open(Engine& engine, Ledger& ledger, int device, size_t host_limit, HeapOptions options);
 
   // Frees everything.
@@ -65,49 +66,51 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // A 64-byte aligned device address; the memory is not zeroed. ACL_ERROR_RT_MEMORY_ALLOCATION, with requested, free and total
-  // bytes, when the device or, by the ledger, the host has no room; ACL_ERROR_RT_PARAM_INVALID for 0 bytes.
+  // Returns a 64-byte aligned device address; the memory is not zeroed. ACL_ERROR_RT_MEMORY_ALLOCATION, with requested, free and
+  // total bytes, if the device has no room or the ledger refuses. ACL_ERROR_RT_PARAM_INVALID for 0 bytes.
   Result<void*> allocate(size_t bytes);
 
-  // Frees at once and waits for no stream. ACL_ERROR_RT_PARAM_INVALID, naming the mistake, for a block that was freed already, an
+  // Frees at once and waits for no stream. ACL_ERROR_RT_PARAM_INVALID, with the mistake, for a block that was freed already, an
   // address inside a block (with its base) and one that was never allocated. ACL_ERROR_RT_AICORE_TRAP_WRITE_OVERFLOW for a
-  // damaged red zone: the block is freed all the same.
+  // damaged red zone; the block is freed nevertheless.
   Status free(void* pointer);
 
-  // Ok if [pointer, pointer + bytes) lies inside one live block; an empty range needs a live pointer. Otherwise
-  // ACL_ERROR_RT_PARAM_INVALID: freed, running past the end, or never allocated. Lock-free: it stands in front of every copy.
+  // Ok if [pointer, pointer + bytes) lies inside one live block; for an empty range `pointer` must. Otherwise
+  // ACL_ERROR_RT_PARAM_INVALID: freed, past the end, or never allocated. Lock-free, because every copy calls it.
   Status check_range(const void* pointer, size_t bytes) const;
 
-  // The live block that contains `pointer`. Here, in check_range() and in inspect() a range of mapped_ranges.h counts as one.
+  // The live block that contains `pointer`. A range of mapped_ranges.h counts as a live block, also in check_range() and
+  // inspect().
   std::optional<Allocation> find(const void* pointer) const;
 
-  // Whether `pointer` is one that the heap could hand out.
+  // Whether `pointer` lies in the addresses of this heap.
   bool owns(const void* pointer) const { return offset_of(pointer) < span_.bytes; }
 
-  // Whether blocks of 64 KiB and more begin with a page.
+  // Whether blocks of 64 KiB and more begin at a page boundary.
   bool has_whole_pages() const { return !options_.red_zones && !options_.guard_pages; }
 
-  // The block that contains `pointer` or is nearest to it, for reports of faults. Lock-free, fit for signal handlers.
+  // The block that contains `pointer` or is nearest to it, for fault reports. Lock-free; may be called in a signal handler.
   MemoryInfo inspect(const void* pointer) const;
 
-  // Checks the red zones of all live blocks and describes the first damage, as free() does. Ok without red zones.
+  // Checks the red zones of all live blocks and returns the first damage, as free() does. Ok if red zones are off.
   Status check_red_zones();
 
-  // Checks those of the live block that contains `pointer`, if there is one. Damage is mended, so that it is reported once.
+  // Checks the red zones of the live block that contains `pointer`, if there is one. Restores a damaged zone, so that each damage
+  // is reported once.
   Status check_red_zones_of(const void* pointer);
 
-  // Frees everything; every address reads as freed afterwards.
+  // Frees all blocks.
   void release_all();
 
-  // Gives up the empty slabs that are kept for speed, so that the ledger counts live blocks only. Whether there were any.
+  // Frees the empty slabs that are kept for speed, so that the ledger counts live blocks only. Returns whether there were any.
   bool trim();
 
-  // How often blocks of any heap of the process were freed: changes after each time. Never moves. count_free() is for memory
-  // that is no heap's.
+  // A counter of frees in all heaps of the process, at a constant address. count_free() counts a free of memory outside the
+  // heaps.
   static const uint64_t* frees();
   static void count_free();
 
-  // Bytes in live blocks, rounded up to slots and pages: now, and the most so far.
+  // Bytes in live blocks, rounded up to slots and pages: the present number and the peak.
   size_t used() const { return used_.load(std::memory_order_relaxed); }
   size_t peak() const { return peak_.load(std::memory_order_relaxed); }
   size_t capacity() const { return page_count_ * kPageBytes; }
@@ -120,8 +123,8 @@ class Heap {
   static constexpr size_t kSlotsPerPage = kPageBytes >> kMinSlotShift;
   static constexpr size_t kSlabClasses = kMaxSlotShift - kMinSlotShift + 1;
 
-  // Zeros that take memory only where they are written. Kept until the heap goes, so that a reader without a lock always finds an
-  // object.
+  // An array of zeros that takes memory only for pages that are written. It lives as long as the heap, so that readers without a
+  // lock always find valid elements.
   template <typename T>
   class LazyArray {
    public:
@@ -141,24 +144,24 @@ class Heap {
   static void* map_zeros(size_t bytes);
   static void unmap_zeros(void* address, size_t bytes);
 
-  // Of a page that is a slab or the first of a run.
+  // Data of a page that is a slab or the first page of a run.
   struct PageRecord;
 
-  // What the heap knows about one address. Offsets count from the heap's first byte.
+  // The block at an address. Offsets count from the first byte of the heap.
   struct Place {
     using State = MemoryState;
     State state = State::kNever;
     bool in_slab = false;
     uint32_t page = 0;  // the slab, or the first page of the run
-    size_t base = 0;    // of the block
-    size_t bytes = 0;   // of the block, as requested
-    size_t begin = 0;   // of the slot or run, red zones included
+    size_t base = 0;    // first byte of the block
+    size_t bytes = 0;   // size of the block, as requested
+    size_t begin = 0;   // first byte of the slot or run, which includes the red zones
     size_t end = 0;
   };
 
   Heap(Engine& engine, Ledger& ledger, int device, size_t host_limit, HeapOptions options, MemorySpan span);
 
-  // Under the lock:
+  // Call these with mutex_ held.
   Result<Place> take_slot(size_t bytes, unsigned shift);
   Result<Place> take_run(size_t bytes);
   void give_slot(const Place& place);
@@ -204,20 +207,20 @@ class Heap {
   const size_t front_zone_;
   const size_t back_zone_;
 
-  // Read without a lock.
-  LazyArray<std::atomic<uint32_t>> tags_;   // per page: what it is part of
-  LazyArray<std::atomic<uint16_t>> slots_;  // per slot: bytes of a live block, or its state
+  // Readers take no lock. Writers hold mutex_.
+  LazyArray<std::atomic<uint32_t>> tags_;   // per page: the slab or run that it is part of
+  LazyArray<std::atomic<uint16_t>> slots_;  // per slot: the size of its live block, or kSlotNever or kSlotFreed
   LazyArray<PageRecord> records_;
   std::atomic<size_t> used_{0};
   std::atomic<size_t> peak_{0};
 
-  mutable std::mutex mutex_;  // guards the following, and every change to what is read without it
+  mutable std::mutex mutex_;  // guards the following, and writes to the members above
   PageRuns runs_;
-  std::array<uint32_t, kSlabClasses> open_slabs_{};  // first of the slabs with a free slot, plus 1
+  std::array<uint32_t, kSlabClasses> open_slabs_{};  // page number plus 1 of the first slab with a free slot; 0 if there is none
   std::array<uint32_t, kSlabClasses> empty_slabs_{};
   size_t charged_ = 0;
-  uint64_t releases_ = 0;   // calls of release_all()
-  uint32_t high_page_ = 0;  // no page from here on was ever handed out
+  uint64_t releases_ = 0;   // number of calls of release_all()
+  uint32_t high_page_ = 0;  // pages from this one on were never allocated
 };
 
 }  // namespace softnpu

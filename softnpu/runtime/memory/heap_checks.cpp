@@ -1,7 +1,8 @@
-// What the heap says about wrong addresses, and its debug modes.
+// The messages of the heap about invalid addresses, and its debug modes.
 #include <algorithm>
 
-#include "runtime/memory/heap.h"
+#include "runtime/memory/heap_layout.h"
+#include "runtime/memory/mapped_ranges.h"
 
 namespace softnpu {
 namespace {
@@ -29,6 +30,39 @@ Status Heap::explain_free(const void* pointer, const Place& place) const {
                      static_cast<void*>(address(place.base)))};
 }
 
+MemoryInfo Heap::inspect(const void* pointer) const {
+  const size_t offset = offset_of(pointer);
+  if (offset >= span_.bytes) {
+    const std::optional<Allocation> range = MappedRanges::find_at_once(pointer);
+    return range ? MemoryInfo{MemoryState::kLive, *range} : MemoryInfo{};
+  }
+  Place place = locate(offset);
+  const bool inside = place.state == MemoryState::kLive && offset - place.base < place.bytes;
+  if (place.state == MemoryState::kFreed) return {MemoryState::kFreed, {}};
+  if (const size_t page = (offset >> kPageShift) + 1; !inside && page < page_count_) {
+    // The address is in the guard page between two blocks, or before the first one.
+    const Place next = locate(page << kPageShift);
+    const size_t distance = offset < place.base ? place.base - offset : offset - (place.base + place.bytes);
+    const bool is_nearer = place.state == MemoryState::kNever || next.base - offset < distance;
+    if (next.state == MemoryState::kLive && next.base > offset && is_nearer) place = next;
+  }
+  if (place.state != MemoryState::kLive) return {};
+  return {MemoryState::kLive, {address(place.base), place.bytes}};
+}
+
+void Heap::visit_live(const std::function<void(const Place&)>& visit) const {
+  for (uint32_t page = 0; page < high_page_; ++page) {
+    const uint32_t tag = tags_[page].load(std::memory_order_relaxed);
+    const size_t begin = size_t{page} << kPageShift;
+    const size_t step = kind_of_tag(tag) == kSlabTag ? size_t{1} << value_of_tag(tag) : kPageBytes;
+    if (kind_of_tag(tag) == kRunTag && value_of_tag(tag) != page) continue;
+    for (size_t offset = begin; offset < begin + kPageBytes; offset += step) {
+      const Place place = locate(offset);
+      if (place.state == Place::State::kLive) visit(place);
+    }
+  }
+}
+
 Status Heap::check_red_zones() {
   if (!options_.red_zones) return {};
   std::lock_guard lock(mutex_);
@@ -36,6 +70,17 @@ Status Heap::check_red_zones() {
   visit_live([&](const Place& place) {
     if (damage.ok()) damage = check_zones(place);
   });
+  return damage;
+}
+
+Status Heap::check_red_zones_of(const void* pointer) {
+  const size_t offset = offset_of(pointer);
+  if (!options_.red_zones || offset >= span_.bytes) return {};
+  std::lock_guard lock(mutex_);
+  const Place place = locate(offset);
+  if (place.state != Place::State::kLive || offset - place.base >= place.bytes) return {};
+  Status damage = check_zones(place);
+  if (!damage.ok()) SOFTNPU_RETURN_IF_ERROR(fill_zones(place));
   return damage;
 }
 
@@ -84,7 +129,7 @@ Status Heap::check_zone(const Place& place, size_t begin, size_t end) {
     const auto where = static_cast<ptrdiff_t>(offset + (damaged - zone.begin())) - static_cast<ptrdiff_t>(place.base);
     return {ACL_ERROR_RT_AICORE_TRAP_WRITE_OVERFLOW,
             text("the red zone of the allocation of ", place.bytes, " bytes at ", static_cast<void*>(address(place.base)),
-                 " is damaged: somebody wrote to offset ", where)};
+                 " is damaged: it was overwritten at offset ", where)};
   }
   return {};
 }

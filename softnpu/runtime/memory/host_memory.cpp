@@ -60,7 +60,7 @@ Status HostMemory::free(void* pointer) {
   count_.store(ranges_.size(), std::memory_order_release);
   if (freed_.size() == kRememberedFrees) freed_.pop_front();
   freed_.push_back(number(pointer));
-  // Still under the lock: the host may give the address to somebody else's allocate() as soon as it is unmapped.
+  // With the lock held: after munmap() another thread's allocate() may get the same address.
   munmap(pointer, mapped_bytes(bytes));
   return {};
 }
@@ -144,6 +144,11 @@ Status HostMemory::explain(const void* pointer, HostMemoryKind expected) const {
   }
   return wrong(text(pointer, " is not the base of the ", pinned ? "pinned" : "registered", " range of ", range->second.bytes,
                     " bytes at ", pointer_to(range->first)));
+}
+
+HostMemory& host_memory() {
+  static auto* instance = new HostMemory;
+  return *instance;
 }
 
 }  // namespace softnpu

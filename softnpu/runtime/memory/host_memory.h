@@ -1,5 +1,9 @@
-// Host memory that devices can use directly: pinned memory, which this file hands out, and memory of the program that it
-// registered. All other host memory is pageable and none of our business.
+// Host memory that devices can use directly: pinned memory, which is allocated by this class, and memory that the program
+// registered. All other host memory is pageable; this class does not know it.
+//
+//   Result<void*> block = host_memory().allocate(1000);
+//   host_memory().find(block.value()).kind;                // HostMemoryKind::kPinned
+//   host_memory().free(block.value());
 #pragma once
 
 #include <atomic>
@@ -21,31 +25,31 @@ struct HostRange {
   size_t bytes = 0;
 };
 
-// Thread-safe. Every operation is logarithmic in the number of ranges; lookups are free while there are none.
+// Thread-safe. Every operation is logarithmic in the number of ranges; lookups take no lock while there are none.
 class HostMemory {
  public:
   HostMemory() = default;
-  // Unmaps what is still pinned.
+  // Unmaps the pinned memory that was not freed.
   ~HostMemory();
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
-  // Page-aligned pinned memory that reads as zeros. ACL_ERROR_RT_MEMORY_ALLOCATION when the host refuses,
+  // Returns page-aligned pinned memory filled with zeros. ACL_ERROR_RT_MEMORY_ALLOCATION if the host refuses,
   // ACL_ERROR_RT_PARAM_INVALID for 0 bytes.
   Result<void*> allocate(size_t bytes);
 
-  // Frees pinned memory at once. ACL_ERROR_RT_PARAM_INVALID, naming the mistake: freed already, inside a block, registered, not
-  // ours.
+  // Frees pinned memory at once. ACL_ERROR_RT_PARAM_INVALID, with the mistake, for memory that was freed already, an address
+  // inside a block, registered memory, and memory that was not allocated here.
   Status free(void* pointer);
 
-  // Lets devices use memory of the program and returns the address under which they do: the same one. The base must be a multiple
-  // of 4 KiB; a range that overlaps a pinned, registered or device range is refused. ACL_ERROR_RT_PARAM_INVALID.
+  // Registers memory of the program and returns its address for devices, which is the same. ACL_ERROR_RT_PARAM_INVALID unless
+  // the base is a multiple of 4 KiB and the range overlaps no pinned, registered or device memory.
   Result<void*> register_range(void* pointer, size_t bytes, uint32_t flags);
 
-  // Ends a registration; `pointer` is its base. ACL_ERROR_RT_PARAM_INVALID, naming the mistake, otherwise.
+  // Ends a registration. ACL_ERROR_RT_PARAM_INVALID, with the mistake, if `pointer` is not the base of one.
   Status unregister(void* pointer);
 
-  // What `pointer` lies in.
+  // The range that contains `pointer`.
   HostRange find(const void* pointer) const;
 
   // Ok unless the range starts in a pinned or registered range and runs past its end. Pageable memory is not checked.
@@ -65,8 +69,11 @@ class HostMemory {
 
   mutable std::shared_mutex mutex_;
   Ranges ranges_;
-  std::deque<uintptr_t> freed_;  // bases of pinned blocks that were freed lately, to name a double free
+  std::deque<uintptr_t> freed_;  // bases of recently freed pinned blocks, to recognise a double free
   std::atomic<size_t> count_{0};
 };
+
+// The host memory of this process. Made at the first call, and never destroyed.
+HostMemory& host_memory();
 
 }  // namespace softnpu

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "acl/acl_rt.h"
-#include "runtime/device/process.h"
 #include "runtime/engine/arena.h"
 #include "runtime/memory/mapped_ranges.h"
 #include "runtime/memory/virtual_memory.h"
@@ -30,23 +29,23 @@ constexpr uint32_t kMostExports = 1 << 16;
 constexpr size_t kMostPids = 20;
 constexpr size_t kPage = 4096;
 
-// What importers read of an export, or of a piece of one that lies in several places. The token, that of all its pieces, is
-// written last, and 0 while the record is not in use.
+// The table entry of one piece of an export, which importers read. A range of mapped memory may have several pieces, with one
+// token. The token is written last; it is 0 while the record is unused.
 struct Record {
   uint64_t magic;
   std::atomic<uint64_t> token;
   uint64_t offset;  // in the file
   uint64_t bytes;
-  int32_t file;  // of the heap, as a number of the exporter
+  int32_t file;  // the exporter's file descriptor of the heap
   uint32_t importers;
-  uint64_t next;                        // the record of the next piece; 0: none
+  uint64_t next;                        // number of the record of the next piece; 0: none
   std::array<int32_t, kMostPids> pids;  // 0: none
 };
 static_assert(sizeof(Record) == 128);
 
 struct Key {
   int32_t pid;
-  int32_t table;  // as a number of the exporter
+  int32_t table;  // the exporter's file descriptor of the table
   uint32_t record;
   uint64_t token;
 
@@ -85,7 +84,7 @@ struct Import {
 
 struct State {
   std::mutex mutex;
-  int file = -1;  // of the records; both are made at the first export
+  int file = -1;  // of the records; both are created by the first export
   Record* records = nullptr;
   std::vector<Export> exports;
   std::map<std::string, Import> imports;
@@ -130,7 +129,7 @@ uint64_t random_token() {
   return token;
 }
 
-// Records that no export uses; fewer than `count` if there are not so many. The first one is left out: 0 says that there is none.
+// Numbers of up to `count` unused records. Record 0 is never used: number 0 means that there is no record.
 std::vector<uint32_t> unused_records(const State& shared, size_t count) {
   std::vector<bool> used(kMostExports);
   for (const Export& exported : shared.exports) {
@@ -143,7 +142,7 @@ std::vector<uint32_t> unused_records(const State& shared, size_t count) {
   return unused;
 }
 
-// Where the range lies in the file of its heap. None if it is not this process's own.
+// The pieces of the range in the file of its heap. Empty if the memory belongs to another process.
 std::vector<Piece> pieces_of(const std::byte* begin, size_t bytes) {
   const auto* const heap = static_cast<const std::byte*>(Arena::heap_begin(Arena::device_of(begin)));
   if (begin < heap + Arena::capacity()) return {{begin - heap, bytes}};
@@ -169,7 +168,7 @@ Status end_import(const Import& imported) {
   return Arena::release_segment(imported.segment);
 }
 
-// A file of another process, closed when it goes.
+// A file of another process, opened through /proc. The destructor closes it.
 class ForeignFile {
  public:
   ForeignFile(int32_t pid, int32_t number) : file_(::open(text("/proc/", pid, "/fd/", number).c_str(), O_RDWR | O_CLOEXEC)) {}
@@ -211,11 +210,12 @@ Result<std::vector<Piece>> read_pieces(const ForeignFile& table, const Key& key)
     SOFTNPU_RETURN_IF_ERROR(read_record(table, key, number, record));
     pieces.push_back({static_cast<off_t>(record.offset), record.bytes});
   }
-  SOFTNPU_RETURN_IF_ERROR(read_record(table, key, key.record, record));  // none of them belongs to another export by now
+  SOFTNPU_RETURN_IF_ERROR(read_record(table, key, key.record,
+                                      record));  // checks that the token is unchanged, so that all records belong to one export
   return pieces;
 }
 
-// Maps whole pages, piece behind piece; the range may begin and end within one.
+// Maps the pieces one after another, in whole pages. The range may begin and end within a page.
 Result<Import> map_range(int device, const ForeignFile& heap, const std::vector<Piece>& pieces) {
   const size_t inside = static_cast<size_t>(pieces[0].offset) % kPage;
   size_t bytes = 0;
@@ -317,7 +317,8 @@ Result<void*> IpcMemory::import_range(const std::string& text_of_key, int device
   SOFTNPU_RETURN_IF_ERROR(read_record(table, key, key.record, record));
   SOFTNPU_RETURN_IF_ERROR(check_allowed(key, record));
   const ForeignFile heap(key.pid, record.file);
-  Result<std::vector<Piece>> pieces = read_pieces(table, key);  // what was opened is still the heap that was meant
+  Result<std::vector<Piece>> pieces =
+      read_pieces(table, key);  // after the heap was opened: the token proves that the file is still the right one
   if (!pieces.ok()) return pieces.take_status();
   if (heap.number() < 0) return system_failure("the shared memory cannot be opened");
   Result<Import> imported = map_range(device, heap, pieces.value());

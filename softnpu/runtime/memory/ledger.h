@@ -1,17 +1,17 @@
-// One account of device memory for all processes of a user on this host.
+// Counts the device memory of all processes of a user on this host, in one file in shared memory.
 //
 //   Ledger ledger("/dev/shm");
 //   SOFTNPU_RETURN_IF_ERROR(ledger.charge(device, bytes, device_capacity, host_limit));
 //   ...
 //   ledger.release(device, bytes);
 //
-// It is a small file that every process maps. A process holds a lock on a byte of it while it lives, in whatever PID namespace;
-// the kernel drops that lock when the process ends, however it ends, and the others then take what it held off the account.
+// Every process maps the file and has an entry in it. While it lives, it holds a file lock on the byte of its entry. The kernel
+// releases that lock when the process ends, and the other processes then subtract its memory. This works across PID namespaces.
 //
-// A child of fork() has no part in it: it can neither charge nor release, and does not keep its parent's entry alive.
+// A child of fork() does not take part: it can neither charge nor release, and does not keep its parent's entry alive.
 //
-// A file that somebody left locked is unlocked after a second; one that was cut short or emptied is set up anew, and every
-// process enters again what it holds. A warning names the file.
+// A mutex that is held for about a second is replaced. A file that was truncated is set up again, and every process enters its
+// memory again. Both print a warning with the path of the file.
 #pragma once
 
 #include <sys/types.h>
@@ -35,16 +35,16 @@ struct Usage {
   size_t host = 0;     // all processes on all devices
 };
 
-// How long streams of a device have run tasks since their processes began, added up over streams; what cheap tasks take that run
-// in the launching call is not in it.
+// The time for which streams of a device have run tasks, summed over the streams of all living processes. Cheap tasks that run in
+// the launching call are not counted.
 struct BusyTime {
   std::chrono::nanoseconds total{0};
-  std::chrono::steady_clock::time_point now;  // when that was so
+  std::chrono::steady_clock::time_point now;  // the time of the measurement
 };
 
 struct ProcessUsage {
-  pid_t pid = 0;           // as the process itself sees it
-  std::string name;        // of its program, shortened
+  pid_t pid = 0;           // as seen in the PID namespace of that process
+  std::string name;        // of its program, truncated
   int64_t start_time = 0;  // seconds since 1970 when it joined the ledger
   std::vector<size_t> device_bytes;
 };
@@ -55,7 +55,7 @@ class Ledger {
   static constexpr int kDevices = 64;
   static constexpr int kProcesses = 1024;
 
-  // Joins the account kept in `folder`. If that is impossible, problem() says why and the process has an account of its own.
+  // Opens the file in `folder`. If that fails, problem() has the reason, and the process counts its own memory only.
   explicit Ledger(const std::string& folder);
   ~Ledger();
   Ledger(const Ledger&) = delete;
@@ -63,25 +63,25 @@ class Ledger {
 
   const Status& problem() const { return problem_; }
 
-  // Adds to what this process holds of `device`. ACL_ERROR_RT_MEMORY_ALLOCATION, with the numbers, when all processes together
-  // would exceed the device's capacity or the host's limit; what dead processes held does not count.
+  // Adds `bytes` to the memory of this process on `device`. ACL_ERROR_RT_MEMORY_ALLOCATION, with the numbers, if all living
+  // processes together would exceed the capacity of the device or the limit of the host.
   Status charge(int device, size_t bytes, size_t device_capacity, size_t host_limit);
 
-  // Takes off what was charged.
+  // Subtracts memory that was charged.
   void release(int device, size_t bytes);
 
   Usage usage(int device);
 
   // A stream of `device` begins or ends to run tasks. Takes no lock.
   void running(int device, bool begins);
-  // Of all living processes.
+  // Sum over all living processes.
   BusyTime busy_time(int device);
 
   // The living processes that joined, this one included.
   std::vector<ProcessUsage> processes();
 
-  // For the handler of SIGBUS: whether `address` lies in a ledger of this process whose file had been cut short, and can be used
-  // again now.
+  // For the handler of SIGBUS. If `address` lies in a ledger of this process whose file was truncated, restores the size of the
+  // file and returns true: then the access can be repeated.
   static bool repair_fault(uintptr_t address);
 
  private:
@@ -99,7 +99,7 @@ class Ledger {
   void set_up_again();
   void unlock_by_force();
 
-  // With the table locked:
+  // Call these with the table locked.
   Status take_entry();
   void fill_entry(int number);
   void reclaim_dead();
@@ -109,10 +109,13 @@ class Ledger {
   Status problem_;
   std::string path_;
   std::mutex repair_mutex_;
-  int file_ = -1;                          // -1: an account of our own
+  int file_ = -1;                          // -1: this process counts its own memory only
   std::atomic<Table*> table_{nullptr};     // null in a child of fork()
-  std::atomic<int> entry_{-1};             // read by workers, which hold no lock
-  std::array<uint64_t, kDevices> held_{};  // what entry_ says, should the file lose it; changed with the table locked
+  std::atomic<int> entry_{-1};             // workers read it without a lock
+  std::array<uint64_t, kDevices> held_{};  // copy of the entry, in case the file is truncated; changed with the table locked
 };
+
+// The ledger of this process, in the folder of SOFTNPU_LEDGER_DIR. Made at the first call, and never destroyed.
+Ledger& ledger();
 
 }  // namespace softnpu

@@ -1,11 +1,11 @@
-// Device memory outside of the heaps that kernels may use now: what other processes share, and what the client mapped.
+// Mapped device memory outside the heaps: memory imported from other processes, and memory that the client mapped.
 //
 //   MappedRanges::instance().add(begin, bytes, reservation);
 //   MappedRanges::instance().find(begin + 1);     // begin, bytes
 //   MappedRanges::instance().remove(begin, bytes);
 //
-// Heap asks here about addresses that are not its own, so that every check of a range knows of them. Neighbours of one
-// reservation are one range: an array may lie across them.
+// Heap looks up addresses outside its own range here, so that every range check covers them. Adjacent ranges of one reservation
+// are merged, because an array may extend over several of them.
 #pragma once
 
 #include <atomic>
@@ -23,12 +23,12 @@ class MappedRanges {
   static MappedRanges& instance();
 
   void add(std::byte* begin, size_t bytes, const void* reservation);
-  // A part of what was added. Counts as a free: whoever keeps ranges forgets them.
+  // Removes a range or a part of one. Increments Heap::frees(), so that cached allocations become invalid.
   void remove(std::byte* begin, size_t bytes);
 
   // The range that contains `pointer`.
   std::optional<Allocation> find(const void* pointer) const;
-  // The same for signal handlers: none, too, while another thread changes something. Allocates nothing.
+  // The same for signal handlers: allocates nothing, and finds nothing while another thread changes a range.
   static std::optional<Allocation> find_at_once(const void* pointer);
 
  private:
@@ -39,7 +39,7 @@ class MappedRanges {
 
   std::optional<Allocation> look_up(const void* pointer) const;
 
-  static inline constinit std::atomic<bool> is_used_{false};  // a range was added
+  static inline constinit std::atomic<bool> is_used_{false};  // whether a range was ever added
   mutable std::shared_mutex mutex_;                           // guards the following
   std::map<std::byte*, Range> ranges_;
 };

@@ -1,6 +1,10 @@
-// The free pages of a heap as runs: the smallest run that fits is taken, neighbours become one when they come back.
+// The free pages of a heap, as runs of adjacent pages. take() uses best fit; give() merges adjacent runs.
 //
-// A free page is warm if it was handed out since its memory was last returned to the host: it may still hold some.
+//   runs.reset(0, 100);
+//   const std::optional<uint32_t> first = runs.take(3);
+//   runs.give(*first, 3, /*warm=*/true);
+//
+// A free page is warm if it was used since its memory was last returned to the host: the host may still supply memory for it.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +19,22 @@ namespace softnpu {
 struct PageRun {
   uint32_t first = 0;
   uint32_t pages = 0;
-  uint32_t warm = 0;  // how many of them are
+  uint32_t warm = 0;  // number of warm pages
 };
 
-// Not thread-safe: the heap's lock guards it. Finding a run is logarithmic in the number of free runs.
+// Not thread-safe; the heap's mutex guards it. Finding a run is logarithmic in the number of free runs.
 class PageRuns {
  public:
-  // Forgets everything; [first, first + pages) is free and cold.
+  // Afterwards exactly [first, first + pages) is free, and cold.
   void reset(uint32_t first, uint32_t pages);
 
-  // First page of a run that is now the caller's; none if no run is that long.
+  // Removes a run of `pages` pages and returns its first page; none if no run is that long.
   std::optional<uint32_t> take(uint32_t pages);
 
-  // Gives a run back, all of it warm or cold, and returns the free run that it is now part of.
+  // Adds a run whose pages are all warm or all cold. Returns the merged run that contains it.
   PageRun give(uint32_t first, uint32_t pages, bool warm);
 
-  // Says that no page of `run`, a whole free run, is warm any more.
+  // Marks all pages of `run`, a whole free run, as cold.
   void mark_cold(const PageRun& run);
 
   uint32_t longest() const { return by_length_.empty() ? 0 : by_length_.rbegin()->first; }
@@ -47,8 +51,8 @@ class PageRuns {
   PageRun remove(ByAddress::iterator run);
 
   ByAddress by_address_;
-  std::set<std::pair<uint32_t, uint32_t>> by_length_;  // pages, first
-  std::vector<bool> is_warm_;                          // of free pages
+  std::set<std::pair<uint32_t, uint32_t>> by_length_;  // number of pages, first page
+  std::vector<bool> is_warm_;                          // valid for free pages
   uint64_t warm_ = 0;
 };
 

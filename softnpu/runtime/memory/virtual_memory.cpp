@@ -13,8 +13,8 @@ namespace {
 struct Physical {
   Heap* heap;
   int device;
-  void* block;      // of the heap
-  std::byte* base;  // the first whole page of it
+  void* block;      // result of Heap::allocate
+  std::byte* base;  // first page boundary in the block
   size_t bytes;
   bool is_mapped = false;
 };
@@ -49,7 +49,7 @@ Status check_size(size_t bytes) {
           text("argument 'size' (", bytes, ") is not a multiple of the granularity, ", VirtualMemory::kGranularity)};
 }
 
-// The element of a map by address that begins at or before `pointer`; the end if there is none.
+// The last element of a map by address that begins at or before `pointer`; the end if there is none.
 template <typename Map>
 auto at_or_before(Map& map, const void* pointer) {
   auto found = map.upper_bound(static_cast<std::byte*>(const_cast<void*>(pointer)));
@@ -91,13 +91,13 @@ Status VirtualMemory::release(void* address) {
 
 Result<void*> VirtualMemory::take(int device, Heap& heap, size_t bytes) {
   SOFTNPU_RETURN_IF_ERROR(check_size(bytes));
-  // Where the heap surrounds its blocks with something, they do not begin with a page.
+  // With red zones or guard pages a block does not begin at a page boundary.
   const size_t more = heap.has_whole_pages() ? 0 : kGranularity;
   Result<void*> block = heap.allocate(bytes + more);
   if (!block.ok()) return block.take_status();
   State& all = state();
   const std::lock_guard lock(all.mutex);
-  // Odd, so that it is not taken for an address.
+  // Odd, so that it cannot be confused with an address.
   all.newest_handle += 2;
   auto* const handle = reinterpret_cast<void*>(all.newest_handle + 1);
   all.memory.emplace(handle, Physical{&heap, device, block.value(), round_up(block.value()), bytes});
@@ -133,7 +133,7 @@ Status VirtualMemory::map(void* address, size_t bytes, void* handle) {
             text(bytes, " bytes at ", address, " are not reserved, or not at a multiple of ", kGranularity)};
   }
   if (Arena::device_of(address) != memory.device) {
-    return {ACL_ERROR_RT_INVALID_DEVICEID, "addresses and memory are of two devices"};
+    return {ACL_ERROR_RT_INVALID_DEVICEID, "the reserved addresses and the memory belong to different devices"};
   }
   const auto before = at_or_before(all.mappings, begin + bytes - 1);
   if (before != all.mappings.end() && before->first + all.memory.at(before->second.handle).bytes > begin) {

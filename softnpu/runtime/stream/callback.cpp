@@ -11,7 +11,8 @@
 namespace softnpu {
 namespace {
 
-// A function that `queue` calls, or has called, can tell any thread of the client that the queue is there.
+// For the race check the call orders the host after the finished tasks of `queue`: the function can notify any thread of the
+// client.
 void call_client(void (*function)(void*), void* argument, const TaskQueue& queue) {
   if (races_are_checked()) races().host_learns(races().clock_at(queue.number(), queue.finished()));
   ThreadState& state = thread_state();
@@ -45,7 +46,7 @@ Status launch_host_function(Stream& stream, aclrtHostFunc function, void* argume
   return stream.submit(kHostCallKind, &call, sizeof call, 0);
 }
 
-// One callback on its way from the stream to the thread. Shared by the tasks and the mailbox.
+// One callback. Shared by the tasks of the stream and the mailbox of the thread.
 struct Reports::Report {
   aclrtCallback function;
   void* argument;
@@ -59,7 +60,7 @@ struct Reports::Report {
   }
 };
 
-// Dropped reports count as done, so that no stream waits for a thread that left.
+// The waiting reports of one thread. Dropped reports count as done, so that no stream waits for a thread that has unsubscribed.
 struct Reports::Mailbox {
   std::mutex mutex;
   std::deque<std::shared_ptr<Report>> reports;  // guarded by mutex, as is:
@@ -124,7 +125,8 @@ Reports& Reports::instance() {
 
 Status Reports::subscribe(uint64_t thread, Stream& stream) {
   std::lock_guard guard(mutex_);
-  // A stream that is being destroyed ends its life before it asks forget(): one that is live here is forgotten.
+  // A stream is withdrawn before its destruction calls forget(). So forget() will end the subscription of a stream that is live
+  // now.
   if (!stream.is_live()) return {ACL_ERROR_RT_INVALID_HANDLE, "the stream is being destroyed by another thread"};
   const auto [entry, is_new] = subscriber_.try_emplace(&stream, thread);
   if (!is_new) return {ACL_ERROR_RT_STREAM_SUBSCRIBE, text("thread ", entry->second, " has subscribed to the stream already")};

@@ -1,7 +1,12 @@
 // Functions of the client that a stream calls.
 //
-// aclrtLaunchHostFunc runs them on the stream's own thread. aclrtLaunchCallback hands them, as reports, to a thread of the client
-// that subscribed to the stream and loops in aclrtProcessReport.
+//   launch_host_function(stream, function, argument);               // aclrtLaunchHostFunc
+//   Reports::instance().subscribe(thread, stream);                  // aclrtSubscribeReport
+//   Reports::instance().launch(stream, function, argument, hold);   // aclrtLaunchCallback
+//   Reports::instance().process(deadline);                          // aclrtProcessReport
+//
+// aclrtLaunchHostFunc runs the function on the worker thread of the stream. aclrtLaunchCallback runs it, as a report, on the
+// thread of the client that subscribed to the stream and calls aclrtProcessReport in a loop.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +23,33 @@
 
 namespace softnpu {
 
-// Puts `function` on the stream; later tasks wait until it returns. It must not wait for the device.
+// Submits a call of `function`; later tasks wait until it returns. It must not wait for the device.
 Status launch_host_function(Stream& stream, aclrtHostFunc function, void* argument);
 
-// Which thread takes the reports of which stream. Thread-safe; one per process.
+// The threads that run the callbacks (reports) of streams. Thread-safe; one object per process.
 class Reports {
  public:
   static Reports& instance();
 
-  // ACL_ERROR_RT_STREAM_SUBSCRIBE if another thread has the stream.
+  // ACL_ERROR_RT_STREAM_SUBSCRIBE if a thread has subscribed to the stream already.
   Status subscribe(uint64_t thread, Stream& stream);
-  // ACL_ERROR_RT_STREAM_SUBSCRIBE if the thread does not have it. Reports that wait for the thread are dropped with its last
-  // stream.
+  // ACL_ERROR_RT_STREAM_SUBSCRIBE if the thread has not subscribed to the stream. With the last stream of a thread its waiting
+  // reports are dropped.
   Status unsubscribe(uint64_t thread, Stream& stream);
 
   // Ends the subscription of a stream that is being destroyed, if there is one.
   void forget(Stream& stream);
 
-  // ACL_ERROR_RT_STREAM_NO_CB_REG if nobody subscribed. If `hold`, the stream's later tasks wait until the callback returned.
+  // ACL_ERROR_RT_STREAM_NO_CB_REG if no thread has subscribed. If `hold`, later tasks of the stream wait until the callback
+  // returns.
   Status launch(Stream& stream, aclrtCallback function, void* argument, bool hold);
 
-  // Runs the calling thread's reports; waits for one until `deadline`. ACL_ERROR_RT_THREAD_SUBSCRIBE if the thread has no stream,
-  // ACL_ERROR_RT_REPORT_TIMEOUT if none came, ACL_ERROR_RT_STREAM_ABORT when the process exits.
+  // Runs the reports of the calling thread; waits until `deadline` for the first one. ACL_ERROR_RT_THREAD_SUBSCRIBE if the thread
+  // has no stream, ACL_ERROR_RT_REPORT_TIMEOUT if there was no report, ACL_ERROR_RT_STREAM_ABORT when the process exits.
   Status process(Deadline deadline);
 
   void clear();
-  // When the process exits: process() returns on every thread.
+  // At process exit: makes process() return on every thread.
   void wake_for_exit();
 
  private:

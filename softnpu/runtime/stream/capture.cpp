@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/alter.h"
-#include "runtime/api/entry.h"
 #include "runtime/stream/context.h"
 #include "runtime/stream/thread_state.h"
 
@@ -42,7 +40,7 @@ Status Captures::spoil(Capture& capture, aclError code, std::string why) {
 }
 
 Status Captures::spoiled(const Capture& capture) {
-  return {ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, text("the capture was spoiled by an earlier call: ", capture.spoiled)};
+  return {ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, text("the capture was invalidated by an earlier call: ", capture.spoiled)};
 }
 
 Captures::Lane& Captures::join(Capture& capture, Stream& stream) {
@@ -66,7 +64,8 @@ void Captures::discard(const Ref<GraphSlot>& slot) {
   graph_pool().give_back(*slot);
 }
 
-// With mutex_ held. A stream that is being destroyed ends its life before it asks forget(): one that is live here is forgotten.
+// Call it with mutex_ held. A stream is withdrawn before its destruction calls forget(). So forget() will remove a stream that is
+// live now.
 Status Captures::check_live(const Stream& stream) {
   if (stream.is_live()) return {};
   return {ACL_ERROR_RT_INVALID_HANDLE, text("stream ", stream.id(), " is being destroyed by another thread")};
@@ -371,11 +370,3 @@ Captures& captures() {
 }
 
 }  // namespace softnpu
-
-bool softnpuAlterCaptured(aclrtStream handle, bool (*alter)(const SoftnpuTaskKind** kind, void* payload, void* context),
-                          void* context) {
-  softnpu::Stream* stream = nullptr;
-  if (!softnpu::entry::resolve_stream(handle, "stream", /*nullable=*/true, &stream).ok()) return false;
-  return softnpu::captures().alter(
-      *stream, [&](softnpu::RecordedTask& task) { return alter(task.kind_pointer(), task.payload(), context); });
-}

@@ -1,18 +1,18 @@
 // Captures: from begin() to end() the tasks of a stream are recorded for a graph (graph.h) and do not run.
 //
 //   captures().begin(stream, ACL_MODEL_RI_CAPTURE_MODE_GLOBAL);
-//   ...                                       // tasks, events and waits, as ever
+//   ...                                       // tasks, events and waits as usual
 //   Result<Ref<GraphSlot>> graph = captures().end(stream);
 //
-// A stream that waits for an event of a captured stream is captured with it, from then on; at the end the first stream must have
-// waited for all of them. Whatever would wait for captured work, or ask about it, is refused and spoils the capture, since that
-// work does not run: its tasks are refused from then on, and end() fails. So do, as the mode says, calls that use the device past
-// all streams while a capture is going on.
+// A stream that waits for an event of a captured stream joins the capture. At the end the first stream must have waited for all
+// streams that joined. A call that would wait for captured work, or query it, is refused, since that work does not run. Such a
+// call invalidates the capture: later tasks of its streams are refused, and end() fails. So does a call that uses the device
+// without a stream while a capture is active, depending on the mode of the capture.
 //
-// The other way round a stream takes the arguments of tasks for a group of a graph, between update_begin() and update_end().
+// Between update_begin() and update_end() the tasks of a stream are recorded as new arguments for a task group of a graph.
 //
-// A stream asks captures only if `is_recorded` says so, everyone else if `is_active()` does: nothing is paid otherwise.
-// Thread-safe, by one lock, under which no other lock than those of objects that nobody else can reach is taken.
+// A stream calls captures() only if its `is_recorded` is set, other code only if is_active(). So captures cost nothing otherwise.
+// Thread-safe: one lock, under which only locks of objects that no other thread can reach are taken.
 #pragma once
 
 #include <atomic>
@@ -30,13 +30,13 @@
 
 namespace softnpu {
 
-// A point of a capture, for events. It stays known after the end.
+// A point in the order of a capture, for events. Stays valid after the end of the capture.
 struct CaptureMark {
   uint64_t capture;
-  std::vector<uint32_t> newest;  // by lane: one more than the number of its newest task; 0 for none
+  std::vector<uint32_t> newest;  // by lane: 1 plus the number of its newest task; 0 for none
 };
 
-// A part of a graph whose tasks can be given other arguments: what an aclrtTaskGrp stands for.
+// A set of tasks of a graph whose arguments can be replaced (aclrtTaskGrp).
 class TaskGroup : public Slot {
  public:
   Ref<GraphSlot> graph;
@@ -49,49 +49,49 @@ TaskGroupPool& task_group_pool();
 class Captures {
  public:
   Status begin(Stream& stream, aclmdlRICaptureMode mode);
-  // The graph, ready to be executed. Whatever it returns, the capture that began with this stream is over then; only another
-  // thread than the one that began it is refused and ends nothing, unless the mode is relaxed.
+  // Returns the graph. The capture ends even if this fails, except in two cases: the capture began with another stream, or on
+  // another thread and its mode is not relaxed.
   Result<Ref<GraphSlot>> end(Stream& stream);
-  // The capture that the stream takes part in, if any.
+  // The status and the graph of the capture that the stream is part of, if any.
   aclmdlRICaptureStatus status(Stream& stream, aclmdlRI* graph);
 
-  // The task of a stream that is recorded. Nothing if it is no longer.
+  // Records a task of a stream whose is_recorded is set. Nothing if the capture has ended since.
   std::optional<Status> record(Stream& stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost);
-  // The point that the stream has reached; null if it is not captured any longer.
+  // The present point of the stream; null if the capture has ended.
   std::shared_ptr<const CaptureMark> mark(Stream& stream);
-  // The stream's next tasks come after that; it may be captured by this.
+  // Orders the stream's later tasks after `mark`. The stream joins the capture if it was not part of it.
   Status wait(Stream& stream, const CaptureMark& mark);
-  // A captured stream would wait for something outside of the capture.
+  // Refuses a wait of a captured stream for something outside the capture.
   Status refuse_outside(Stream& stream);
 
-  // Why captured work cannot be waited for or asked about. Spoils the capture.
+  // Refuse a wait for captured work or a query of it, and invalidate the capture. `what` is the begin of the message.
   Status refuse_wait(Stream& stream, const char* what);
   Status refuse_event(const CaptureMark& mark);
-  // Why the calling thread must not use the device past all streams now, if so. Spoils the captures that forbid it.
+  // Fails, and invalidates the captures that forbid it, if the calling thread must not use the device without a stream now.
   Status check_unsafe(const char* what);
 
   static bool is_active() { return active_.load(std::memory_order_relaxed) != 0; }
-  // Of the calling thread, for check_unsafe(); `mode` becomes what it was.
+  // Sets the mode of the calling thread for check_unsafe(). `mode` receives the previous one.
   static Status exchange_mode(aclmdlRICaptureMode* mode);
 
   Status group_begin(Stream& stream);
   Result<Ref<TaskGroup>> group_end(Stream& stream);
   Status update_begin(Stream& stream, TaskGroup& group);
   Status update_end(Stream& stream);
-  // The graph is being destroyed: its groups go too.
+  // Destroys the task groups of a graph that is being destroyed.
   void drop_groups(const GraphSlot& graph);
 
-  // Calls `alter` with the tasks that were recorded on the stream, the newest first, until it returns true: whether it did.
+  // Calls `alter` with the tasks that were recorded on the stream, newest first, until it returns true. Returns whether it did.
   bool alter(Stream& stream, const std::function<bool(RecordedTask&)>& alter);
 
-  // The stream is being closed.
+  // Removes a stream that is being closed from its capture or update.
   void forget(Stream& stream);
 
  private:
   struct Lane {
     Stream* stream;
-    std::vector<uint32_t> newest;  // as in CaptureMark; for its own number, its newest task
-    std::vector<uint32_t> after;   // what its next task has to wait for
+    std::vector<uint32_t> newest;  // as in CaptureMark; the own lane included
+    std::vector<uint32_t> after;   // numbers of tasks that its next task waits for
     std::optional<std::vector<uint32_t>> group;
   };
   struct Capture {
@@ -101,7 +101,7 @@ class Captures {
     Ref<GraphSlot> slot;
     Graph::Ref graph;
     std::vector<Lane> lanes;
-    std::string spoiled;  // why, if it is
+    std::string spoiled;  // the reason, if the capture is invalid
   };
   struct Update {
     Ref<GraphSlot> graph;
@@ -109,14 +109,14 @@ class Captures {
     std::vector<std::unique_ptr<RecordedTask>> tasks;
   };
 
-  // With mutex_ held.
+  // Call these with mutex_ held.
   Capture* find(const Stream& stream, uint32_t* lane = nullptr);
   Capture* find(uint64_t number);
   static Status check_live(const Stream& stream);
   static Lane& join(Capture& capture, Stream& stream);
   static Status spoil(Capture& capture, aclError code, std::string why);
   static Status spoiled(const Capture& capture);
-  // Lets its streams go.
+  // Ends the capture and resets is_recorded of its streams.
   std::unique_ptr<Capture> finish(Capture& capture);
   void discard(const Ref<GraphSlot>& slot);
 

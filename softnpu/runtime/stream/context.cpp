@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include "runtime/device/device.h"
 #include "runtime/stream/thread_state.h"
 
 namespace softnpu {
@@ -62,7 +61,7 @@ Status Context::close(bool wait) {
 Result<Ref<Stream>> Context::create_stream(uint32_t priority) {
   Stream* stream = stream_pool().take();
   if (stream == nullptr) return Status(ACL_ERROR_RT_NO_STREAM_RESOURCE, "the process has too many streams; destroy some");
-  const Ref<Context> owner(*this, generation() | 1);  // the default stream is made before the context is published
+  const Ref<Context> owner(*this, generation() | 1);  // the default stream is created before publish() makes the generation odd
   if (Status status = stream->open(owner, priority); !status.ok()) {
     stream_pool().give_back(*stream);
     return status;
@@ -98,7 +97,7 @@ std::optional<Status> Context::end_stream(const Ref<Stream>& stream, bool wait) 
   }
   if (!stream_pool().withdraw(stream)) return std::nullopt;
   {
-    Context& owner = stream->context();  // not this one where the caller lost a race with destroy and create
+    Context& owner = stream->context();  // differs from this context if the slot was reused since the caller found the stream
     std::lock_guard guard(owner.lock_);
     std::erase_if(owner.streams_, [&](const Ref<Stream>& other) { return other.object == stream.object; });
   }

@@ -1,7 +1,11 @@
-// A context: the streams of one device that belong together.
+// A context: a set of streams of one device.
 //
-// Each device has a primary context, which aclrtSetDevice shares among all threads; clients may make more. The current context is
-// a property of the thread (thread_state.h).
+//   Result<Ref<Context>> context = device.create_context();
+//   Result<Ref<Stream>> stream = context.value()->create_stream(kHighestPriority);
+//   device.destroy_context(context.value());
+//
+// Each device has a primary context, which all threads get from aclrtSetDevice; clients may create more. Every thread has its own
+// current context (thread_state.h).
 #pragma once
 
 #include <array>
@@ -38,10 +42,10 @@ class Context : public Slot {
  public:
   enum class Role { kPrimary, kMade };
 
-  // Makes the default stream.
+  // Also creates the default stream.
   Status open(Device& device, Role role);
-  // Refuses new streams. Waits for all streams if `wait`, then destroys them. Returns the first failure that nobody had asked for
-  // yet; the context is closed all the same. Several threads may close it at once.
+  // Refuses new streams, waits for all streams if `wait`, and destroys them. Returns the first failure that was not reported yet;
+  // the context is closed nevertheless. Several threads may call it at once.
   Status close(bool wait);
 
   Device& device() const { return *device_.load(std::memory_order_relaxed); }
@@ -49,34 +53,34 @@ class Context : public Slot {
   Stream& default_stream() const { return *default_stream_.load(std::memory_order_relaxed); }
 
   Result<Ref<Stream>> create_stream(uint32_t priority);
-  // Waits for the stream if `wait`. The failure of a task that nobody had asked for yet is returned; the stream is destroyed all
-  // the same.
+  // Waits for the stream if `wait`. Returns the failure of a task that was not reported yet; the stream is destroyed
+  // nevertheless.
   Status destroy_stream(const Ref<Stream>& stream, bool wait);
 
-  // Adds the streams that exist now.
+  // Appends the streams that exist now.
   void list_streams(std::vector<StreamMark>& streams) const;
 
-  // After a failure on a stream with stop_on_failure nothing runs here any more, and everything that would submit or wait gets
-  // the failure, until the context is destroyed. Nothing happens to a context of another life.
+  // Called after a failure on a stream with stop_on_failure: no task of the context runs any more, and every call that submits or
+  // waits returns the failure, until the context is destroyed. Does nothing if `context` is not live.
   static void stop(const Ref<Context>& context, const Status& reason);
 
   SystemParameters parameters;
 
  private:
-  // Nothing if another thread destroys the stream.
+  // Empty if another thread destroys the stream.
   static std::optional<Status> end_stream(const Ref<Stream>& stream, bool wait);
-  // With lock_ held.
+  // Call it with lock_ held.
   void list_streams_locked(std::vector<StreamMark>& streams) const;
 
-  // Atomic: a call that races with destroy() may read them while the next life begins.
+  // Atomic, because a call that races with the destruction may read them while the slot is used again.
   std::atomic<Device*> device_{nullptr};
   std::atomic<Role> role_{Role::kPrimary};
   std::atomic<Stream*> default_stream_{nullptr};
 
   mutable Lock lock_;  // guards the following; no other lock is taken under it
   bool is_open_ = false;
-  std::vector<Ref<Stream>> streams_;  // the default stream first. A stream leaves the list before its slot can be reused
-  Status stop_reason_;                // of this life, if it was stopped
+  std::vector<Ref<Stream>> streams_;  // the default stream is first; a stream is removed before its slot is given back
+  Status stop_reason_;                // the failure, if stop() was called
 };
 
 using ContextPool = SlotPool<Context, HandleKind::kContext>;

@@ -4,14 +4,15 @@
 #include <memory>
 
 #include "runtime/base/message.h"
-#include "runtime/checks/faults.h"
+#include "runtime/base/running_task.h"
 #include "runtime/checks/races.h"
-#include "runtime/device/process.h"
 #include "runtime/engine/arena.h"
 #include "runtime/engine/engine.h"
+#include "runtime/memory/heaps.h"
+#include "runtime/memory/host_memory.h"
 #include "runtime/stream/capture.h"
 #include "runtime/stream/host_probe.h"
-#include "runtime/stream/running_task.h"
+#include "runtime/stream/submit_with_faults.h"
 #include "runtime/stream/thread_state.h"
 
 namespace softnpu {
@@ -22,7 +23,7 @@ constexpr uint64_t kBytesPerUnitOfCost = 8;
 struct CopyTask {
   CopyShape shape;
   EngineQueue* queue;
-  std::byte* staged;  // owned copy of the source, or null
+  std::byte* staged;  // copy of the source, owned by the task; or null
 };
 
 Status move_rows(EngineQueue* queue, const CopyShape& shape) {
@@ -66,7 +67,7 @@ constexpr SoftnpuTaskKind kCopyKind = {
     .visit = [](const void* payload, SoftnpuAccessVisitor visitor,
                 void* context) { visit_copy(static_cast<const CopyTask*>(payload)->shape, visitor, context); }};
 
-// For copies that run in the calling thread, outside of any stream.
+// For copies that run in the calling thread, without a stream.
 constexpr SoftnpuTaskKind kCopyNowKind = {
     .name = "aclrtMemcpy", .run = nullptr, .release = nullptr, .ready = nullptr, .flags = 0, .visit = nullptr};
 
@@ -94,7 +95,7 @@ constexpr SoftnpuTaskKind kFillKind = {.name = "aclrtMemsetAsync",
                                              visitor(context, task.destination, task.bytes, SOFTNPU_ACCESS_WRITES);
                                            }};
 
-// A recorded task will run on other streams.
+// A recorded task gets no engine queue, because it will run on other streams.
 EngineQueue* queue_for(const Stream& stream) {
   return stream.is_recorded.load(std::memory_order_relaxed) ? nullptr : stream.engine_queue();
 }
@@ -112,7 +113,7 @@ bool overlaps(const CopyShape& shape, size_t destination_span, size_t source_spa
   const auto source = reinterpret_cast<uintptr_t>(shape.source);
   if (destination >= source + source_span || source >= destination + destination_span) return false;
   if (shape.height == 1 || shape.destination_pitch != shape.source_pitch) return true;
-  // Two sets of columns of one matrix may lie side by side.
+  // Two sets of columns of one matrix do not overlap, although their spans do.
   const size_t pitch = shape.source_pitch;
   const size_t shift = destination >= source ? (destination - source) % pitch : (pitch - (source - destination) % pitch) % pitch;
   return shift < shape.width || pitch - shift < shape.width;
@@ -137,15 +138,13 @@ Result<Place> locate_device(const void* pointer, size_t bytes, const char* argum
     return Status(ACL_ERROR_RT_PARAM_INVALID,
                   text("argument '", argument, "' (", pointer, ") is not a device address; use memory from aclrtMalloc"));
   }
-  const int host_number = Arena::device_of(pointer);
-  const bool is_visible = device_is_visible(host_number);
-  const Heap* heap = is_visible ? device_at(host_number).heap() : nullptr;
-  if (heap == nullptr) {
+  const Heaps::Owner owner = Heaps::find(pointer);
+  if (owner.heap == nullptr) {
     return Status(ACL_ERROR_RT_PARAM_INVALID,
                   text("argument '", argument, "' (", pointer, ") is in the range of a device that was never used"));
   }
-  SOFTNPU_RETURN_IF_ERROR(heap->check_range(pointer, bytes));
-  return Place{Place::Kind::kDevice, device_at(host_number).number(), Arena::kernel_address(pointer)};
+  SOFTNPU_RETURN_IF_ERROR(owner.heap->check_range(pointer, bytes));
+  return Place{Place::Kind::kDevice, owner.number, Arena::kernel_address(pointer)};
 }
 
 Result<CheckedCopy> check_copy(const CopyShape& shape) {
@@ -181,7 +180,7 @@ Status copy_now(const CheckedCopy& copy) {
   SOFTNPU_RETURN_IF_ERROR(Faults::at_call(FaultPoint::kCopy));
   const RunningTask running(kCopyNowKind);
   if (races_are_checked()) {
-    const bool is_word = copy.shape.width == sizeof(uint64_t) && copy.shape.height == 1;  // the engine moves it in one piece
+    const bool is_word = copy.shape.width == sizeof(uint64_t) && copy.shape.height == 1;  // the engine copies it atomically
     SOFTNPU_RETURN_IF_ERROR(races().check_host("aclrtMemcpy", [&](SoftnpuAccessVisitor visitor, void* context) {
       visit_copy(copy.shape, visitor, context, is_word ? SOFTNPU_ACCESS_ATOMIC : 0);
     }));
@@ -250,17 +249,17 @@ Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stre
   if (waits) SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   const uint64_t cost = task.shape.width / kBytesPerUnitOfCost * task.shape.height;
   Ticket ticket = 0;
-  SOFTNPU_RETURN_IF_ERROR(Faults::submit(FaultPoint::kCopy, stream, kCopyKind, &task, sizeof task, cost, &ticket));
+  SOFTNPU_RETURN_IF_ERROR(submit_with_faults(FaultPoint::kCopy, stream, kCopyKind, &task, sizeof task, cost, &ticket));
   staged.release();
   if (!waits) return {};
   Status status = stream.wait(ticket, Deadline::never());
-  if (!status.ok()) stream.queue().wait_while_running(ticket);  // the caller may reuse its memory now
+  if (!status.ok()) stream.queue().wait_while_running(ticket);  // before the caller reuses its memory
   return status;
 }
 
 Status fill_in_order(const Place& destination, uint8_t value, size_t bytes, Stream& stream) {
   const FillTask task{.destination = destination.address, .bytes = bytes, .queue = queue_for(stream), .value = value};
-  return Faults::submit(FaultPoint::kCopy, stream, kFillKind, &task, sizeof task, bytes / kBytesPerUnitOfCost);
+  return submit_with_faults(FaultPoint::kCopy, stream, kFillKind, &task, sizeof task, bytes / kBytesPerUnitOfCost);
 }
 
 }  // namespace softnpu

@@ -1,4 +1,8 @@
-// Copies and fills: every address a client gives is looked up and every range checked before a byte moves.
+// Copies and fills. Every address of the client is looked up and every range is checked before a byte is copied.
+//
+//   Result<CheckedCopy> copy = check_copy(shape);
+//   if (!copy.ok()) return copy.take_status();
+//   return copy_in_order(copy.value(), kind, stream);
 #pragma once
 
 #include <cstddef>
@@ -10,7 +14,7 @@
 
 namespace softnpu {
 
-// Where a client's address points, and under which address kernels reach it.
+// The memory at an address of the client, and its kernel address.
 struct Place {
   enum class Kind { kDevice, kPinned, kPageable };
   Kind kind = Kind::kPageable;
@@ -21,9 +25,9 @@ struct Place {
 };
 
 // ACL_ERROR_RT_PARAM_INVALID unless [pointer, pointer + bytes) lies inside one live device allocation, one pinned or registered
-// range, or mapped host memory. `argument` names it in the message.
+// range, or mapped host memory. `argument` is the name of the argument in the message.
 Result<Place> locate(const void* pointer, size_t bytes, const char* argument);
-// The same, but only device memory will do.
+// The same, but only device memory is accepted.
 Result<Place> locate_device(const void* pointer, size_t bytes, const char* argument);
 
 // A copy of `height` rows of `width` bytes; a plain copy is one row.
@@ -39,21 +43,21 @@ struct CopyShape {
 struct CheckedCopy {
   Place destination;
   Place source;
-  CopyShape shape;  // with the addresses that kernels use
+  CopyShape shape;  // with kernel addresses
 };
 
-// Refuses ranges that overlap, too, and a thread without a current context.
+// Also refuses overlapping ranges, and a thread without a current context.
 Result<CheckedCopy> check_copy(const CopyShape& shape);
 
-// Moves the bytes now; waits for no stream.
+// Copies before it returns; does not wait for streams.
 Status copy_now(const CheckedCopy& copy);
 Status fill_now(const Place& destination, uint8_t value, size_t bytes);
 
-// ACL_ERROR_RT_PARAM_INVALID if `kind` does not say what the addresses say; ACL_ERROR_RT_FEATURE_NOT_SUPPORT for host to host.
+// ACL_ERROR_RT_PARAM_INVALID if `kind` contradicts the addresses; ACL_ERROR_RT_FEATURE_NOT_SUPPORT for host to host.
 Status check_direction(const CheckedCopy& copy, aclrtMemcpyKind kind);
 
-// Moves the bytes in the stream's order. Returns at once if only device and pinned memory take part; where pageable memory does,
-// after the copy. With ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE the source may be changed as soon as this returns, whatever it is.
+// Copies in the stream's order. Returns at once if source and destination are device or pinned memory, and after the copy if one
+// of them is pageable. With ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE the caller may always change the source after the return.
 Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stream);
 
 Status fill_in_order(const Place& destination, uint8_t value, size_t bytes, Stream& stream);

@@ -28,7 +28,7 @@ aclError finish_shared_record(void* payload, char*) {
   return ACL_SUCCESS;
 }
 
-// Also when it never will be: then the wait fails.
+// Also true if the recording process has ended: then the wait fails.
 bool shared_wait_is_over(const void* payload) {
   const auto& task = *static_cast<const SharedRecord*>(payload);
   return task.event->reached(task.record) || task.event->recorder_ended(task.record);
@@ -62,7 +62,7 @@ struct Event::Stamp {
   uint64_t record;
 };
 
-// Runs behind failed tasks too: the mark is reached then as well. A newer record, or a newer life of the event, ignores it.
+// Runs after failed tasks, too, since the mark is reached then as well. Does nothing if the event was recorded or opened again.
 const SoftnpuTaskKind Event::kStampKind = {.name = "aclrtRecordEvent",
                                            .run = [](void* payload, char*) -> aclError {
                                              const auto [event, record] = *static_cast<Stamp*>(payload);
@@ -77,10 +77,10 @@ const SoftnpuTaskKind Event::kStampKind = {.name = "aclrtRecordEvent",
                                            .flags = SOFTNPU_TASK_ALWAYS,
                                            .visit = nullptr};
 
-// What lies on a stream for an external event in a graph.
+// The payload of the tasks of an external event in a graph.
 struct Event::External {
   Ref<Event> event;
-  TaskQueue* queue;  // any that exists
+  TaskQueue* queue;  // any queue; ticket 0 of it is always reached
 
   static aclError check(const External& task, char* message) {
     if (task.event.is_live()) return ACL_SUCCESS;
@@ -95,7 +95,7 @@ const SoftnpuTaskKind Event::kExternalRecordKind = {.name = "aclrtRecordEvent",
                                                       if (aclError code = External::check(task, message)) return code;
                                                       std::lock_guard guard(task.event->lock_);
                                                       ++task.event->records_;
-                                                      task.event->mark_ = {task.queue, 0};  // reached already
+                                                      task.event->mark_ = {task.queue, 0};  // ticket 0 is always reached
                                                       return ACL_SUCCESS;
                                                     },
                                                     .release = nullptr,
@@ -103,7 +103,7 @@ const SoftnpuTaskKind Event::kExternalRecordKind = {.name = "aclrtRecordEvent",
                                                     .flags = 0,
                                                     .visit = nullptr};
 
-// An external event that was not recorded since its last reset is pending.
+// An external event is pending until it is recorded after its last reset.
 const SoftnpuTaskKind Event::kExternalWaitKind = {.name = "aclrtStreamWaitEvent",
                                                   .run = [](void* payload, char* message) -> aclError {
                                                     const auto& task = *static_cast<External*>(payload);
@@ -124,7 +124,7 @@ const SoftnpuTaskKind Event::kExternalWaitKind = {.name = "aclrtStreamWaitEvent"
                                                   .flags = SOFTNPU_TASK_OUTSIDE,
                                                   .visit = nullptr};
 
-// A record that no wait has seen yet belongs to the next replay.
+// Keeps a record that no wait has seen yet: it belongs to the next replay.
 const SoftnpuTaskKind Event::kExternalResetKind = {.name = "aclrtResetEvent",
                                                    .run = [](void* payload, char* message) -> aclError {
                                                      const auto& task = *static_cast<External*>(payload);
@@ -159,7 +159,7 @@ void Event::close() {
   ++records_;
 }
 
-// With lock_ held.
+// Call it with lock_ held.
 void Event::set_mark(Stream& stream, Ticket ticket) {
   if (is_captured_.load(std::memory_order_relaxed)) [[unlikely]] {
     is_captured_.store(false, std::memory_order_relaxed);
@@ -235,7 +235,7 @@ Status Event::record(Stream& stream) {
   }
   const Stamp stamp{this, records_ + 1};
   ++records_;
-  // An idle stream would stamp at once, under the lock that stamping takes.
+  // On an idle stream the stamp task runs inside submit() and takes the lock.
   lock_.unlock();
   Ticket ticket = 0;
   Status status = stream.submit(kStampKind, &stamp, sizeof stamp, 0, ticket);
@@ -255,7 +255,7 @@ QueueMark Event::mark(RaceClock* clock) const {
   std::lock_guard guard(lock_);
   if (races_are_checked()) {
     *clock = clock_;
-    clock->is_unclear |= shared_ != nullptr;  // another process may have recorded it
+    clock->is_unclear |= shared_ != nullptr;  // another process may have recorded the event
   }
   return mark_;
 }
@@ -266,7 +266,7 @@ Status Event::wait(Stream& stream, std::chrono::seconds timeout) {
     return wait_captured(stream, captured);
   RaceClock then;
   const QueueMark newest = mark(&then);
-  // A wait that is dropped because it is over orders the streams no less.
+  // Before the early returns: a wait for a reached mark orders the streams, too.
   if (races_are_checked()) races().stream_learns(stream.queue().number(), then);
   if (IpcEvent::Ref shared = this->shared()) return wait_shared(std::move(shared), stream);
   if (newest.queue == nullptr || newest.queue == &stream.queue()) return {};
@@ -325,7 +325,7 @@ Status Event::synchronize(Deadline deadline) {
   };
   if (const IpcEvent::Ref shared = this->shared()) {
     const uint64_t record = shared->newest_record();
-    auto pause = std::chrono::microseconds(20);  // another process may be the one that records: look less and less often
+    auto pause = std::chrono::microseconds(20);  // polls with growing pauses, because another process may be the recorder
     while (!shared->reached(record)) {
       SOFTNPU_RETURN_IF_ERROR(TaskQueue::check_not_exiting());
       SOFTNPU_RETURN_IF_ERROR(shared->check_recorder(record));

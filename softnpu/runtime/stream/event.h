@@ -1,11 +1,11 @@
 // An event marks a point in a stream's order.
 //
-//   event.record(copy_stream);        // "when everything submitted to copy_stream so far is done"
-//   event.wait(compute_stream);       // compute_stream's later tasks start after that point
+//   event.record(copy_stream);                 // sets the mark: all tasks submitted to copy_stream so far
+//   event.wait(compute_stream, timeout);       // later tasks of compute_stream start after the mark is reached
 //
-// Recording again moves the mark. Whoever already waits keeps the mark that was newest when it called wait(): that is what
-// AscendCL and CUDA promise. A mark is a queue and a ticket, so recording and waiting allocate nothing, and an event may be
-// destroyed at any time: tasks that wait know the mark, not the event.
+// A second record() replaces the mark. A stream that waits already waits for the mark that was newest at its wait(), as in
+// AscendCL and CUDA. A mark is a queue and a ticket, so recording and waiting allocate nothing. An event may be destroyed at any
+// time, because waiting tasks refer to the mark and not to the event.
 #pragma once
 
 #include <atomic>
@@ -24,57 +24,59 @@ struct CaptureMark;
 // Thread-safe. The client owns it through its handle.
 class Event : public Slot {
  public:
-  // Which of the two families it belongs to: aclrtCreateEventExWithFlag makes kExtended, the older functions kPlain. Plain events
-  // can be reset and know whether those who wait for them are through.
+  // aclrtCreateEventExWithFlag makes kExtended, the older functions make kPlain. Plain events can be reset, and tell whether the
+  // streams that were told to wait are past their waits.
   enum class Family { kPlain, kExtended };
 
   void open(Family family, uint32_t flags);
   void close();
-  // Gives the event a part that other processes can open. Only for flag ACL_EVENT_IPC.
+  // Adds the shared part, which other processes can open. Only for the flag ACL_EVENT_IPC.
   void attach(IpcEvent::Ref shared);
 
   Family family() const { return family_.load(std::memory_order_relaxed); }
   bool has_timing() const { return has_flag(ACL_EVENT_TIME_LINE); }
-  // An event that captured streams record, wait for and reset when the graph is executed, and not when it is captured.
+  // On a captured stream, record, wait and reset of an external event take effect when the graph is executed, not when it is
+  // captured.
   bool is_external() const { return has_flag(ACL_EVENT_EXTERNAL); }
   bool can_reset() const { return family() == Family::kPlain && has_flag(ACL_EVENT_SYNC | ACL_EVENT_EXTERNAL); }
-  // Null without such a part; with it, a reference that outlives the event.
+  // A new reference to the shared part; null if there is none.
   IpcEvent::Ref shared() const;
 
-  // Marks the end of what `stream` holds now. Never blocks.
+  // Sets the mark to the newest task of `stream`. Never blocks.
   Status record(Stream& stream);
 
-  // Holds `stream`'s later tasks until the newest mark is reached. Never blocks the caller. An event that was never recorded
-  // counts as reached. Where a task before the mark failed, and nobody was told yet, `stream` fails with it.
+  // Makes the later tasks of `stream` wait until the newest mark is reached. Never blocks the caller. An event that was never
+  // recorded counts as reached. If a task before the mark failed and that was not reported yet, `stream` fails with it.
   Status wait(Stream& stream, std::chrono::seconds timeout);
 
-  // Forgets the mark: the event is as if never recorded. Streams that wait already keep waiting for the old mark.
+  // Removes the mark, as if the event was never recorded. Streams that wait already still wait for the old mark.
   void reset();
-  // The same in the order of a captured stream, for an external event; otherwise at once.
+  // For an external event and a captured stream, in the order of the graph; otherwise at once.
   Status reset(Stream& stream);
 
-  // Recorded on a captured stream: neither reached nor pending. Refuses, and spoils the capture, if so.
+  // Fails, and invalidates the capture, if the event was recorded on a captured stream: then it is neither reached nor pending.
   Status check_not_captured() const;
 
-  // Whether the newest mark is reached; true if never recorded.
+  // Whether the newest mark is reached; true if there is none.
   bool reached() const;
-  // ACL_ERROR_RT_IPC_ERROR if another process made the newest mark and ended before it was reached.
+  // ACL_ERROR_RT_IPC_ERROR if another process recorded the event last and ended before the mark was reached.
   Status check_recorder() const;
   // Whether every stream that was told to wait is past its wait. Plain events only.
   bool waits_are_over() const { return pending_waits_.load(std::memory_order_acquire) <= 0; }
 
-  // Blocks until the newest mark is reached. ACL_ERROR_RT_EVENT_SYNC_TIMEOUT when `deadline` passes first; the mark stays
-  // pending. The error of a task that failed before the mark is returned here, once.
+  // Blocks until the newest mark is reached. ACL_ERROR_RT_EVENT_SYNC_TIMEOUT if `deadline` passes first; the mark stays pending.
+  // Returns the failure of a task before the mark, if it was not reported yet.
   Status synchronize(Deadline deadline);
 
-  // When the newest mark was reached, in nanoseconds of an arbitrary but common clock. ACL_ERROR_RT_EVENT_NOT_COMPLETE while it
-  // is pending, ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID if it was never recorded or has no timing.
+  // The time at which the newest mark was reached, in nanoseconds of a clock that all events share.
+  // ACL_ERROR_RT_EVENT_NOT_COMPLETE while it is pending, ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID if it was never recorded or has no
+  // timing.
   Result<uint64_t> timestamp() const;
 
  private:
   struct Stamp;
   static const SoftnpuTaskKind kStampKind;
-  // The newest mark and, where races are checked, what is over when it is reached.
+  // The newest mark and, if races are checked, the clock at the mark.
   QueueMark mark(RaceClock* clock) const;
   void set_mark(Stream& stream, Ticket ticket);
   bool has_flag(uint32_t flags) const { return flags_.load(std::memory_order_relaxed) & flags; }
@@ -90,21 +92,21 @@ class Event : public Slot {
   static const SoftnpuTaskKind kExternalWaitKind;
   static const SoftnpuTaskKind kExternalResetKind;
 
-  // Atomic: a call that races with aclrtDestroyEvent may read them while the next life begins.
+  // Atomic, because a call that races with aclrtDestroyEvent may read them while the slot is used again.
   std::atomic<Family> family_{Family::kExtended};
   std::atomic<uint32_t> flags_{0};
   std::atomic<int32_t> pending_waits_{0};
-  std::atomic<bool> is_captured_{false};  // capture_mark_ is there
+  std::atomic<bool> is_captured_{false};  // whether capture_mark_ is set
 
   mutable Lock lock_;
-  IpcEvent::Ref shared_;  // guarded by lock_, as is all that follows
-  QueueMark mark_{};      // the newest
-  RaceClock clock_;       // what is over when the mark is reached; only while races are checked
-  uint64_t records_ = 0;  // counts records, over all lives of this slot
+  IpcEvent::Ref shared_;  // guarded by lock_, as are all following members
+  QueueMark mark_{};      // the newest mark
+  RaceClock clock_;       // clock at the mark; only if races are checked
+  uint64_t records_ = 0;  // number of records since the process began, over all uses of this slot
   uint64_t stamped_ = 0;  // the record that `stamp_` belongs to
   uint64_t stamp_ = 0;
-  uint64_t awaited_ = 0;                             // external: the newest record that a replayed wait has seen
-  std::shared_ptr<const CaptureMark> capture_mark_;  // where it was recorded on a captured stream
+  uint64_t awaited_ = 0;                             // external events: the newest record that a replayed wait has seen
+  std::shared_ptr<const CaptureMark> capture_mark_;  // the mark, if it was recorded on a captured stream
 };
 
 using EventPool = SlotPool<Event, HandleKind::kEvent>;

@@ -1,11 +1,11 @@
-// Tells the client about failed tasks as they happen (aclrtSetExceptionInfoCallback).
+// Calls the client's callback when a task fails (aclrtSetExceptionInfoCallback).
 #pragma once
 
 #include <cstdint>
 
 #include "acl/acl_rt.h"
 
-// What the five aclrtGet...FromExceptionInfo functions read.
+// The information that the five aclrtGet...FromExceptionInfo functions return.
 struct rtExceptionInfo {
   uint32_t task_id;
   uint32_t stream_id;
@@ -16,9 +16,9 @@ struct rtExceptionInfo {
 
 namespace softnpu {
 
-// Null unregisters. The callback runs on the thread that ran the task and must not wait for the device.
+// Null removes the callback. It runs on the thread that ran the task and must not wait for the device.
 void set_exception_callback(aclrtExceptionInfoCallback callback);
-// Fills in the calling thread's number.
+// Sets `thread_id` and calls the callback, if there is one.
 void report_exception(rtExceptionInfo info);
 
 }  // namespace softnpu

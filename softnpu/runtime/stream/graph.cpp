@@ -5,10 +5,10 @@
 #include <map>
 #include <tuple>
 
-#include "runtime/checks/faults.h"
 #include "runtime/checks/races.h"
 #include "runtime/device/device.h"
 #include "runtime/stream/context.h"
+#include "runtime/stream/submit_with_faults.h"
 
 namespace softnpu {
 
@@ -27,9 +27,9 @@ void forget_failure(const Ref<Stream>& lane) { static_cast<void>(lane->take_fail
 
 }  // namespace
 
-// What lies on a stream for a task of a graph.
+// The payload of a submitted task of a graph.
 struct Graph::Replayed {
-  Graph* graph;  // owned
+  Graph* graph;  // holds a reference
   Node* node;
 
   static Node& node_of(const void* payload) { return *static_cast<const Replayed*>(payload)->node; }
@@ -52,7 +52,8 @@ struct Graph::Replayed {
   }
 };
 
-// Streams that graphs used for their lanes, for the next graph: closing one takes locks that whoever drops a graph may hold.
+// Streams that graphs used for their lanes and that the next graph reuses. They are not closed when a graph is destroyed, because
+// that takes locks which the caller may hold.
 class Graph::SpareLanes {
  public:
   static SpareLanes& instance() {
@@ -95,7 +96,7 @@ Graph::~Graph() {
   for (const Lane& lane : extra_lanes_) SpareLanes::instance().give(lane);
 }
 
-// Kinds outlive the graph: reports of failures and of faults name them when the task is gone.
+// Kinds are never freed: reports of failures and faults may read the name after the task has ended.
 const SoftnpuTaskKind& Graph::replay_kind(const SoftnpuTaskKind& kind) {
   using Key = std::tuple<std::string, uint32_t, bool, bool>;
   static auto* const kinds = new std::map<Key, SoftnpuTaskKind>;
@@ -141,7 +142,7 @@ void Graph::place_tasks() {
 }
 
 Status Graph::prepare_lanes(Stream& target) {
-  // Once the last replay is over its end has passed on what failed in a lane.
+  // If the last replay is done, its end has passed on the failures of its lanes.
   const bool is_idle = last_replay_.queue == nullptr || last_replay_.queue->reached(last_replay_.ticket);
   extra_lanes_.reserve(place_count_ - 1);
   for (size_t i = 0; i + 1 < place_count_; ++i) {
@@ -174,7 +175,7 @@ Status Graph::queue_tasks(Stream& target) {
     const Replayed payload{this, &node};
     QueueMark mark{&stream.queue(), 0};
     SOFTNPU_RETURN_IF_ERROR(
-        Faults::submit(FaultPoint::kLaunch, stream, *node.replay_kind, &payload, sizeof payload, node.cost(), &mark.ticket));
+        submit_with_faults(FaultPoint::kLaunch, stream, *node.replay_kind, &payload, sizeof payload, node.cost(), &mark.ticket));
     static_cast<void>(reference.release());
     marks.push_back(mark);
     newest[node.lane] = marks.back();

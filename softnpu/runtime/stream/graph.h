@@ -1,13 +1,12 @@
-// A graph: tasks that a capture (capture.h) recorded, to be queued again as often as wanted.
+// A graph: tasks that a capture (capture.h) recorded. They can be submitted any number of times.
 //
-//   graph->execute(stream);     // queues every task anew; later tasks of `stream` start when all of them are over
+//   graph->execute(stream);     // submits every task; later tasks of `stream` start when all of them are done
 //
-// Each stream of the capture is a lane. A replay puts the first lane on the stream it is given and the others on streams of its
-// own, and repeats the order that events gave them; so it runs, fails and is checked for races as the recorded calls would.
-// A graph that waits for something outside, such as an external event, takes as many streams as it needs to be queued without
-// waiting for room: what it waits for may be the caller's next step.
-// Replays of one graph follow each other, on whatever streams. Tasks on their way keep the graph alive: it may be let go at any
-// time.
+// Each stream of the capture is a lane of the graph. A replay submits the first lane to the given stream and the others to
+// additional streams, with the same waits between them. So it runs, fails and is checked for races as the recorded calls would.
+// A graph that waits for something outside, such as an external event, uses enough streams to submit all tasks without waiting
+// for free places in a queue: the caller may cause the awaited event only after execute() returns. Replays of one graph run one
+// after another, even on different streams. Submitted tasks hold a reference to the graph, so the owner may drop it at any time.
 #pragma once
 
 #include <atomic>
@@ -23,7 +22,7 @@
 
 namespace softnpu {
 
-// A kind and what it works on. Owns the payload: it is released with this object.
+// A task: its kind and its payload. The destructor releases the payload.
 class RecordedTask {
  public:
   RecordedTask(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost);
@@ -33,7 +32,7 @@ class RecordedTask {
 
   const SoftnpuTaskKind& kind() const { return *kind_; }
   uint64_t cost() const { return cost_; }
-  // May be changed as softnpuAlterCaptured() (alter.h) says, until the capture ends.
+  // SoftnpuDriver::alter_captured may change both until the capture ends.
   const SoftnpuTaskKind** kind_pointer() { return &kind_; }
   void* payload() { return payload_; }
 
@@ -43,7 +42,7 @@ class RecordedTask {
   alignas(16) unsigned char payload_[SOFTNPU_TASK_PAYLOAD];
 };
 
-// Built by one capture, under that one's lock; thread-safe from then on.
+// Built by one capture, with the lock of Captures held; thread-safe afterwards.
 class Graph {
  public:
   struct Release {
@@ -59,31 +58,31 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Appends a task of lane number `lane`, ordered behind the tasks `after`; returns its number.
+  // Appends a task of lane number `lane` that runs after the tasks `after`. Returns its number.
   uint32_t add(std::unique_ptr<RecordedTask> task, uint32_t lane, std::vector<uint32_t> after);
   RecordedTask& task(uint32_t number) { return *nodes_[number].task; }
   uint32_t lane_of(uint32_t number) const { return nodes_[number].lane; }
   uint32_t size() const { return uint32_t(nodes_.size()); }
 
-  // Queues the tasks. The graph stays ordered behind its last replay.
+  // Submits the tasks, after the previous replay.
   Status execute(Stream& stream);
 
-  // Gives tasks other arguments, for all that is not running yet. ACL_ERROR_RT_MODEL_UPDATE_FAILED, with nothing changed, unless
-  // there are as many as `numbers`, of the same kinds in the same order.
+  // Replaces the arguments of the tasks `numbers`, also in submitted replays whose task has not started. `tasks` must have the
+  // same number of tasks, of the same kinds in the same order; otherwise ACL_ERROR_RT_MODEL_UPDATE_FAILED, and nothing changes.
   Status update(const std::vector<uint32_t>& numbers, std::vector<std::unique_ptr<RecordedTask>> tasks);
 
-  // One task per line, and as JSON.
+  // The tasks, one per line or as JSON.
   std::string describe() const;
   std::string describe_as_json() const;
 
  private:
   struct Node {
     std::unique_ptr<RecordedTask> task;  // guarded by lock
-    Lock lock;                           // held while the task runs: an update waits for it
+    Lock lock;                           // held while the task runs, so that an update waits for it
     const SoftnpuTaskKind* replay_kind = nullptr;
     uint32_t lane = 0;
-    uint32_t place = 0;           // which stream of a replay gets it; 0 for the one that it is given
-    std::vector<uint32_t> after;  // of other lanes
+    uint32_t place = 0;           // the stream of a replay: 0 for the given one, n for extra_lanes_[n - 1]
+    std::vector<uint32_t> after;  // numbers of tasks of other lanes
 
     uint64_t cost() {
       const std::lock_guard guard(lock);
@@ -106,13 +105,13 @@ class Graph {
   std::deque<Node> nodes_;
   uint32_t lane_count_ = 1;
 
-  std::mutex replay_mutex_;        // one replay is queued after the other; guards the following
+  std::mutex replay_mutex_;        // held while a replay is submitted; guards the following
   uint32_t place_count_ = 0;       // 0 before the first replay
-  std::vector<Lane> extra_lanes_;  // streams of the places from 1 on
-  QueueMark last_replay_{};        // its end
+  std::vector<Lane> extra_lanes_;  // streams of the places 1 and up
+  QueueMark last_replay_{};        // the end of the last replay
 };
 
-// What an aclmdlRI stands for.
+// The object behind the handle aclmdlRI.
 class GraphSlot : public Slot {
  public:
   void open(Graph::Ref graph);
@@ -120,7 +119,7 @@ class GraphSlot : public Slot {
   // Null after close().
   Graph::Ref graph() const;
 
-  std::atomic<bool> is_captured{false};  // it is still being recorded
+  std::atomic<bool> is_captured{false};  // whether the capture has not ended yet
 
  private:
   mutable Lock lock_;

@@ -22,7 +22,7 @@ Status check_host_range(const void* address, size_t bytes, const char* argument)
   const auto begin = reinterpret_cast<uintptr_t>(address);
   const uintptr_t first = begin & ~(kPageSize - 1);
   const bool wraps = begin + bytes < begin;
-  // msync looks at every page of the range and does nothing to memory that is not a file.
+  // msync checks every page of the range and has no effect on anonymous memory.
   if (!wraps && msync(reinterpret_cast<void*>(first), begin + bytes - first, MS_ASYNC) == 0) return {};
   return {ACL_ERROR_RT_PARAM_INVALID, text("argument '", argument, "': the ", bytes, " bytes at ", address,
                                            " are neither device memory nor mapped host memory")};

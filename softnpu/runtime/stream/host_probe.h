@@ -1,4 +1,6 @@
-// Whether host memory that a client names is there at all.
+// Checks that host memory is mapped before it is copied.
+//
+//   SOFTNPU_RETURN_IF_ERROR(check_host_range(source, bytes, "src"));
 #pragma once
 
 #include <cstddef>
@@ -7,12 +9,12 @@
 
 namespace softnpu {
 
-// ACL_ERROR_RT_PARAM_INVALID if a page of [address, address + bytes) is not mapped: then a copy would crash the process instead
-// of failing. Costs a system call. `bytes` is not 0.
+// ACL_ERROR_RT_PARAM_INVALID if a page of [address, address + bytes) is not mapped: a copy of it would crash the process. Makes a
+// system call. `bytes` is not 0.
 Status check_host_range(const void* address, size_t bytes, const char* argument);
 
-// The same without the system call for a page that the calling thread asked about lately, mapped then and hopefully still: for
-// small copies.
+// The same, for small copies: makes no system call for a page that the calling thread has checked recently. Such a page may have
+// been unmapped since.
 Status check_host_range_quickly(const void* address, size_t bytes, const char* argument);
 
 }  // namespace softnpu

@@ -19,7 +19,7 @@ constexpr uint64_t kMagic = 0x4E50554556543032;  // "NPUEVT02"
 constexpr size_t kPageSize = 4096;
 constexpr std::chrono::nanoseconds kLookPause = std::chrono::milliseconds(50);
 
-// What travels in the 64 bytes of aclrtIpcEventHandle.
+// The contents of the 64 bytes of aclrtIpcEventHandle.
 struct Ticket64 {
   uint64_t magic;
   uint64_t token;
@@ -115,8 +115,9 @@ bool IpcEvent::recorder_ended(uint64_t record) {
 Status IpcEvent::check_recorder(uint64_t record) { return recorder_ended(record) ? loss_of(record) : Status(); }
 
 Status IpcEvent::loss_of(uint64_t record) const {
-  return {ACL_ERROR_RT_IPC_ERROR, text("process ", page_->recorders[record % kRecorders].pid.load(std::memory_order_relaxed),
-                                       ", which recorded the event, ended before its stream got there; record the event again")};
+  return {ACL_ERROR_RT_IPC_ERROR,
+          text("process ", page_->recorders[record % kRecorders].pid.load(std::memory_order_relaxed),
+               ", which recorded the event, ended before its stream reached the event; record the event again")};
 }
 
 void IpcEvent::finish_record(uint64_t record) {

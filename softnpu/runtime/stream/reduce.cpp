@@ -9,7 +9,7 @@
 namespace softnpu {
 namespace {
 
-// A storage type and the type that arithmetic is done in.
+// A storage type, and conversions from and to the type of the arithmetic.
 template <typename T>
 struct Plain {
   using Stored = T;
@@ -31,7 +31,7 @@ struct Sum {
   template <typename T>
   static T combine(T a, T b) {
     if constexpr (std::is_integral_v<T>) {
-      return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));  // wraps like the hardware
+      return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));  // wraps as the hardware does
     } else {
       return a + b;
     }

@@ -1,4 +1,7 @@
-// Element by element: destination = destination (sum, max, min) source, as the copy engine of an NPU does it on the way.
+// Elementwise reductions, destination = destination OP source, which the copy engine of an NPU does (aclrtReduceAsync).
+//
+//   Result<ReduceFunction> reduce = find_reduce(ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT);
+//   reduce.value()(destination, source, count);
 #pragma once
 
 #include <cstddef>
@@ -8,10 +11,10 @@
 
 namespace softnpu {
 
-// Combines `count` elements of one type. Addresses are those that kernels use.
+// Combines `count` elements of one type. The arguments are kernel addresses.
 using ReduceFunction = void (*)(void* destination, const void* source, size_t count);
 
-// ACL_ERROR_RT_PARAM_INVALID for a kind, or a data type, that cannot be reduced.
+// ACL_ERROR_RT_PARAM_INVALID for an unknown kind, and for a data type that cannot be reduced.
 Result<ReduceFunction> find_reduce(aclrtReduceKind kind, aclDataType type);
 
 }  // namespace softnpu

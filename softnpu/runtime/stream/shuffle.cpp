@@ -8,18 +8,17 @@
 #include <thread>
 
 #include "runtime/base/log.h"
-#include "runtime/base/options.h"
 
 namespace softnpu {
 namespace {
 
 constexpr auto kGlance = std::chrono::milliseconds(50);
 constexpr int kQuietGlances = 4;
-constexpr uint64_t kStepsPerDraw = 8;  // on average, until the queue that runs draws a new priority
+constexpr uint64_t kStepsPerDraw = 8;  // average number of tasks before a queue draws a new priority
 
 }  // namespace
 
-// splitmix64: every seed, 0 included, gives a sequence of its own.
+// splitmix64: every seed, including 0, has its own sequence.
 uint64_t Shuffle::draw() {
   random_ += 0x9e3779b97f4a7c15u;
   uint64_t mixed = random_;
@@ -71,7 +70,7 @@ void Shuffle::task_added() {
   sigset_t all;
   sigset_t previous;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);  // signals belong to the client's threads
+  pthread_sigmask(SIG_SETMASK, &all, &previous);  // only threads of the client handle signals
   try {
     std::thread([this] { run_in_background(); }).detach();
   } catch (const std::system_error& error) {

@@ -1,16 +1,16 @@
-// SOFTNPU_LAUNCH=shuffle: as many orders of a program's streams as there are seeds.
+// SOFTNPU_LAUNCH=shuffle: runs the streams of a program in a random order that depends on a seed.
 //
 //   shuffle().enter(queue);                                     // when a queue opens; leave() when it closes
-//   while (!queue.reached(ticket) && shuffle().step()) {}       // somebody waits: one task after another, of any queue
+//   while (!queue.reached(ticket) && shuffle().step()) {}       // a thread waits: runs one task after another, of any queue
 //
-// Nothing runs when it is submitted. Whenever a thread waits, asks whether something is done, or finds a queue full, tasks run on
-// that thread one at a time, until it has what it wanted. Every queue has a random priority; the highest whose next task is ready
-// goes first, and now and then it draws a new one. So a stream may run far ahead of another or starve for long, which is what
-// makes a missing wait show. The draws come from SOFTNPU_SHUFFLE_SEED alone: a program with one thread runs its tasks in the same
-// order every time.
+// No task runs when it is submitted. Whenever a thread waits, queries the device, or finds a queue full, tasks run on that thread
+// one at a time until its call can return. Every queue has a random priority. The queue with the highest priority whose next task
+// is ready runs it, and draws a new priority from time to time. So a stream may run far ahead of another one or wait for long,
+// which makes a missing wait visible. The random numbers depend on SOFTNPU_SHUFFLE_SEED alone: a program with one thread has the
+// same order in every run.
 //
-// Host callbacks run on their stream's own thread, as ever. A program that does not wait at all gets its tasks run in the
-// background after a pause of some 200 ms without a call.
+// Host callbacks run on the worker thread of their stream. If the program makes no call for about 200 ms, a background thread
+// runs its tasks.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,7 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/base/options.h"
 #include "runtime/stream/task_queue.h"
 
 namespace softnpu {
@@ -30,7 +31,7 @@ class Shuffle {
   void enter(TaskQueue& queue);
   void leave(TaskQueue& queue);
 
-  // Something was submitted; it will run, even if nobody waits.
+  // Call it after each submission. Starts the background thread at the first call.
   void task_added();
 
   // Runs one task on the calling thread; false if none is ready.
@@ -51,11 +52,14 @@ class Shuffle {
   uint64_t random_;
   std::vector<Member> members_;  // the highest priority first
 
-  std::atomic<uint64_t> calls_{0};  // of clients: as long as they come, the background keeps out
+  std::atomic<uint64_t> calls_{
+      0};  // number of calls of the client; the background thread runs tasks only while it does not change
   std::atomic<bool> has_background_{false};
 };
 
-// With the seed of the options.
+// Whether SOFTNPU_LAUNCH is shuffle.
+inline bool shuffles() { return options().launch == LaunchMode::kShuffle; }
+// Made with the seed of the options.
 Shuffle& shuffle();
 
 }  // namespace softnpu

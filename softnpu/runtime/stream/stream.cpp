@@ -3,7 +3,7 @@
 #include "runtime/base/log.h"
 #include "runtime/checks/races.h"
 #include "runtime/device/device.h"
-#include "runtime/device/process.h"
+#include "runtime/memory/ledger.h"
 #include "runtime/stream/callback.h"
 #include "runtime/stream/capture.h"
 #include "runtime/stream/context.h"
@@ -37,7 +37,7 @@ void Stream::close() {
   captures().forget(*this);
   const auto give_back = [](void* argument) {
     auto& stream = *static_cast<Stream*>(argument);
-    if (races_are_checked()) {  // what was dropped will not touch memory any more
+    if (races_are_checked()) {  // skipped tasks do not access memory any more
       RaceClock end;
       end.learn(stream.queue_.number(), stream.queue_.submitted());
       races().host_learns(end);
@@ -154,6 +154,15 @@ void Stream::running(bool begins) { ledger().running(device().host_number(), beg
 StreamPool& stream_pool() {
   static auto* pool = new StreamPool;
   return *pool;
+}
+
+const SoftnpuTaskKind* any_running_kind() {
+  const SoftnpuTaskKind* kind = nullptr;
+  stream_pool().for_each_slot([&](Stream& stream) {
+    const SoftnpuTaskKind* running = stream.queue().running_kind();
+    if (running != nullptr) kind = running;
+  });
+  return kind;
 }
 
 }  // namespace softnpu

@@ -1,9 +1,9 @@
-// A stream: work of one context that runs in the order it was given.
+// A stream: tasks of one context that run in the order of their submission.
 //
 //   SOFTNPU_RETURN_IF_ERROR(stream.submit(kind, &payload, sizeof payload, cost));
-//   SOFTNPU_RETURN_IF_ERROR(stream.synchronize(Deadline::never()));   // the failure of a task is returned here, once
+//   SOFTNPU_RETURN_IF_ERROR(stream.synchronize(Deadline::never()));   // returns the failure of a task, once
 //
-// How tasks run is task_queue.h's business; this class gives the queue an owner, attributes and a policy for failures.
+// task_queue.h runs the tasks. This class adds the context, attributes and the handling of failures and captures.
 #pragma once
 
 #include <array>
@@ -23,22 +23,21 @@ class Device;
 constexpr uint32_t kHighestPriority = 0;
 constexpr uint32_t kLowestPriority = 7;
 
-// How many cores of each kind tasks may use: kept and reported; the software device has its own idea of cores.
+// The number of cores of each kind that tasks may use. It is stored and returned, and has no effect on the software device.
 using CoreLimits = std::array<std::atomic<uint32_t>, 2>;
 
-// A stream as somebody found it: its life and, then, its newest task.
+// A stream with its newest task at some time.
 struct StreamMark {
   Ref<class Stream> stream;
-  Ticket life = 0;  // of its queue
+  Ticket life = 0;  // TaskQueue::life()
   Ticket newest = 0;
 };
 
-// Thread-safe. Owned by its context, which destroys it at the latest when it is destroyed itself.
+// Thread-safe. Its context owns it.
 class Stream : public Slot, private TaskQueue::Observer {
  public:
-  // `context` is the life of it that the stream belongs to.
   Status open(const Ref<Context>& context, uint32_t priority);
-  // Drops what is pending; the slot is given back when the task that runs now is done.
+  // Skips pending tasks. The slot is given back when the task that runs now is done.
   void close();
 
   Context& context() const { return *context_.load(std::memory_order_relaxed); }
@@ -46,48 +45,48 @@ class Stream : public Slot, private TaskQueue::Observer {
   TaskQueue& queue() { return queue_; }
   EngineQueue* engine_queue() const { return engine_queue_.load(std::memory_order_relaxed); }
 
-  // Unique among the streams of the process that exist.
+  // Unique among the existing streams of the process.
   int32_t id() const { return int32_t(slot()); }
   uint32_t priority() const { return priority_.load(std::memory_order_relaxed); }
 
-  // Fails if the context was stopped by a failure (stop_on_failure), or the stream is being destroyed.
+  // Fails if a failure stopped the context (stop_on_failure), or the stream is being destroyed.
   Status submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost);
-  // The same, and says which ticket the task got; nothing if it was recorded for a graph.
+  // The same; `ticket` receives the ticket of the task, unless the task was recorded for a graph.
   Status submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost, Ticket& ticket);
   Status submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over = {});
-  // Later tasks start when `mark` is reached, and fail with what failed before it.
+  // Makes later tasks wait for `mark`. If a task before the mark failed, this stream fails, too.
   Status wait_for(QueueMark mark);
 
-  // Returns when everything submitted before is done. ACL_ERROR_RT_STREAM_SYNC_TIMEOUT when `deadline` passes first.
-  // ACL_ERROR_RT_STREAM_ABORT or ACL_ERROR_RT_DEVICE_TASK_ABORT if the work was thrown away meanwhile, as it is when the process
-  // exits.
+  // Waits until all submitted tasks are done, and returns the failure of one, if any. ACL_ERROR_RT_STREAM_SYNC_TIMEOUT if
+  // `deadline` passes first. ACL_ERROR_RT_STREAM_ABORT or ACL_ERROR_RT_DEVICE_TASK_ABORT if the tasks were skipped by an abort or
+  // by the exit of the process.
   Status synchronize(Deadline deadline);
-  // The same up to a task of this stream; where that is done already, `deadline` does not matter.
+  // The same for the tasks up to `ticket`.
   Status synchronize(Ticket ticket, Deadline deadline);
-  // Whether everything submitted before is done; does not wait.
+  // Whether all submitted tasks are done; does not wait.
   bool query();
-  // Whether `ticket` was reached before `deadline`. What is over then, the host knows (races.h).
+  // Waits for `ticket`. False if `deadline` passes first. For the race check the host is ordered after `ticket` then.
   bool await(Ticket ticket, Deadline deadline);
-  // The two halves of synchronize(): for those who wait for several streams before they ask any of them how it went.
+  // The two parts of synchronize(), for callers that wait for several streams before they take failures.
   Status wait(Ticket ticket, Deadline deadline);
   Status take_failure(Ticket ticket) { return queue_.take_failure(ticket); }
 
-  // Throws away what is pending and waits for the running task; whoever synchronizes now gets `reason`.
+  // Skips pending tasks and waits for the running one. Threads that wait for a skipped task get `reason`.
   Status abort(aclError reason, Deadline deadline);
-  // The second half of abort(): waits for what ran when `newest` was the newest task.
+  // The second part of abort(): waits for the tasks up to `newest`.
   Status await_abort(Ticket newest, Deadline deadline);
 
-  // Its tasks do not run but are recorded (capture.h).
+  // Tasks are recorded and do not run (capture.h).
   std::atomic<bool> is_recorded{false};
-  // Belongs to a graph, whose tasks report their failures elsewhere.
+  // The stream belongs to a graph, which reports the failures of its tasks.
   std::atomic<bool> is_lane{false};
-  // A failing task stops the whole context instead of this stream's pending work.
+  // A failing task stops the whole context, not only this stream.
   std::atomic<bool> stop_on_failure{false};
   std::atomic<uint32_t> overflow_switch{0};
   std::atomic<uint32_t> custom_tag{0};
   std::atomic<uint32_t> cache_op_info{0};
   CoreLimits core_limits{};
-  // Back to those of the device.
+  // Copies the limits of the device.
   void reset_core_limits();
 
  private:
@@ -95,16 +94,20 @@ class Stream : public Slot, private TaskQueue::Observer {
   rtExceptionInfo task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) override;
   void running(bool begins) override;
 
-  // Atomic: a call that races with destroy() may read them while the next life begins.
+  // Atomic, because a call that races with the destruction may read them while the slot is used again.
   std::atomic<Context*> context_{nullptr};
   std::atomic<uint32_t> context_generation_{0};
-  std::atomic<Device*> device_{nullptr};  // the last task may outlive the context
+  std::atomic<Device*> device_{nullptr};  // not read from the context, which the last task may outlive
   std::atomic<uint32_t> priority_{0};
-  std::atomic<EngineQueue*> engine_queue_{nullptr};  // owned
+  std::atomic<EngineQueue*> engine_queue_{nullptr};  // owned by the stream
   TaskQueue queue_;
 };
 
 using StreamPool = SlotPool<Stream, HandleKind::kStream>;
 StreamPool& stream_pool();
+
+// The kind of a task that any stream runs now; null if none does. A guess, for fault reports; may be called in a signal handler
+// after the first call has returned.
+const SoftnpuTaskKind* any_running_kind();
 
 }  // namespace softnpu

@@ -1,23 +1,14 @@
 #include "runtime/stream/task_queue.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <system_error>
 #include <thread>
 
-#include "runtime/base/log.h"
 #include "runtime/base/message.h"
 #include "runtime/base/options.h"
 #include "runtime/base/origin.h"
+#include "runtime/base/running_task.h"
 #include "runtime/checks/races.h"
-#include "runtime/stream/running_task.h"
 #include "runtime/stream/shuffle.h"
 #include "runtime/stream/task_times.h"
 #include "runtime/stream/thread_state.h"
@@ -25,16 +16,12 @@
 namespace softnpu {
 namespace {
 
-constexpr int kSpinsBeforeSleep = 60;  // about half a microsecond: a longer spin takes the core from those who compute
 constexpr int kHelpDepth = 4;
-constexpr std::chrono::microseconds kWorthTiming{100};  // shorter tasks are timed by those alone who have little time
+constexpr std::chrono::microseconds kWorthTiming{100};  // shorter tasks are timed only by threads with a deadline
 constexpr std::chrono::microseconds kShortestPoll{20};
 constexpr std::chrono::microseconds kLongestPoll{1000};
 
 constexpr std::string_view kWaitedFor = "the stream that was waited for failed: ";
-
-std::atomic<bool> g_exiting{false};
-std::atomic<int> g_workers{0};
 
 struct WaitPayload {
   QueueMark mark;
@@ -52,7 +39,7 @@ aclError run_wait(void* payload, char* message) {
   if (!mark.queue->has_failed()) [[likely]]
     return ACL_SUCCESS;
   const Status failure = mark.queue->failure_before(mark.ticket);
-  // Where streams wait for each other in a row, the first failure is told, not how it came here.
+  // In a chain of waiting streams the message has the first failure once, without the intermediate streams.
   const std::string& told = failure.message();
   const size_t begin = told.find(kWaitedFor);
   write_message(message, begin == std::string::npos ? text(kWaitedFor, told) : told.substr(begin, told.rfind(" (") - begin));
@@ -67,12 +54,10 @@ void end_wait(void* payload) {
 constexpr SoftnpuTaskKind kWaitKind = {
     .name = "aclrtStreamWaitEvent", .run = run_wait, .release = end_wait, .ready = wait_is_ready, .flags = 0, .visit = nullptr};
 
-bool shuffles() { return options().launch == LaunchMode::kShuffle; }
-
 bool is_ready(const SoftnpuTaskKind& kind, const void* payload) { return kind.ready == nullptr || kind.ready(payload); }
 
-// Whether a thread that waits until `deadline` may run a task meanwhile. Of a kind and size that was never timed it does not
-// know: the worker takes the first one. Tasks without a cost are marks and waits of the runtime itself.
+// Whether a thread that waits until `deadline` may run a task. A task whose kind and size was never timed is left to the worker.
+// Tasks without a cost are marks and waits of the runtime; they take no time.
 bool leaves_time(Deadline deadline, const SoftnpuTaskKind& kind, uint64_t cost) {
   if (deadline.is_never()) return true;
   const std::chrono::nanoseconds expected = cost == 0 ? std::chrono::nanoseconds(0) : TaskTimes::expected(kind, cost);
@@ -86,7 +71,7 @@ void release(const SoftnpuTaskKind& kind, void* payload) {
 
 }  // namespace
 
-// Links a waiter for as long as it is in scope.
+// Links a waiter while the object exists.
 class TaskQueue::LinkedWaiter {
  public:
   LinkedWaiter(TaskQueue& queue, Ticket ticket, Signal& signal) : queue_(queue), waiter_{.ticket = ticket, .signal = &signal} {
@@ -110,7 +95,7 @@ class TaskQueue::LinkedWaiter {
   Waiter waiter_;
 };
 
-// Tells the observer when tasks run and when they do not.
+// Calls the observer when tasks begin and stop running.
 class TaskQueue::Activity {
  public:
   explicit Activity(Observer& observer) : observer_(observer) {}
@@ -132,13 +117,13 @@ class TaskQueue::Activity {
 void TaskQueue::open(Observer& observer, uint32_t number, uint32_t priority) {
   std::lock_guard order(submit_lock_);
   std::lock_guard guard(failure_lock_);
-  if (observer_ != &observer) {  // the first time: then neither changes any more, and others may read them
+  if (observer_ != &observer) {  // at the first open(); constant afterwards, so that other threads may read them
     observer_ = &observer;
     number_ = number;
   }
   priority_ = priority;
   const Ticket life = tail_.load(std::memory_order_relaxed) + 1;
-  head_.store(life, std::memory_order_release);  // in this order, as run_inline() does
+  head_.store(life, std::memory_order_release);  // head before tail, as in run_inline()
   tail_.store(life, std::memory_order_release);
   life_.store(life, std::memory_order_release);
   skip_until_.store(0, std::memory_order_relaxed);
@@ -161,7 +146,7 @@ template <typename TakeTicket>
   Ticket ticket = 0;
   bool is_another_life = false;
   for (;;) {
-    if (closed_ || is_another_life || g_exiting.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (closed_ || is_another_life || is_exiting()) [[unlikely]] {
       submit_lock_.unlock();
       return {ACL_ERROR_RT_INVALID_HANDLE,
               text("'", kind.name, "' came too late: its stream is being destroyed or the process is exiting")};
@@ -211,13 +196,13 @@ template <typename TakeTicket>
     shuffle().task_added();
     return {};
   }
-  // Whoever runs tasks now looks at the tail again before it stops.
+  // If running_ is set, the thread that runs tasks reads the tail again before it stops.
   if (!running_.load(std::memory_order_seq_cst)) worker_signal_.raise();
   if (mode == LaunchMode::kSync && check_may_wait().ok()) wait(ticket, Deadline::never());
   return {};
 }
 
-// Twice: the usual one does not pay for the ticket.
+// Two instances, so that the common one does not store the ticket.
 Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost) {
   return submit_task(kind, payload, bytes, cost, [](Ticket) {});
 }
@@ -226,7 +211,7 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
   return submit_task(kind, payload, bytes, cost, [&](Ticket given) { ticket = given; });
 }
 
-// The ticket is not published before the task is done: no runner's role and no wake-up is needed.
+// The ticket is not published until the task is done, so neither running_ nor a wake-up is needed.
 void TaskQueue::run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket) {
   void* const arguments = const_cast<void*>(payload);
   char message[SOFTNPU_TASK_MESSAGE];
@@ -238,7 +223,7 @@ void TaskQueue::run_inline(const SoftnpuTaskKind& kind, const void* payload, Tic
   }
   const auto publish = [&] {
     release(kind, arguments);
-    head_.store(ticket, std::memory_order_release);  // first: where it lies behind the tail there is nothing to run
+    head_.store(ticket, std::memory_order_release);  // before the tail, so that has_pending() stays false
     tail_.store(ticket, std::memory_order_release);
     submit_lock_.unlock();
   };
@@ -246,9 +231,9 @@ void TaskQueue::run_inline(const SoftnpuTaskKind& kind, const void* payload, Tic
     return publish();
   const rtExceptionInfo info = note_failure(kind, ticket, code, message);
   publish();
-  // A wait tells the failure of another task, which was launched elsewhere.
+  // The failure of a wait is that of another task, which another call launched.
   if (&kind != &kWaitKind) add_origin(ticket, client_origin(SOFTNPU_ORIGIN_FAILURES));
-  report_exception(info);  // last: the client's function may destroy the stream, whose slot is reused
+  report_exception(info);  // last, because the callback may destroy the stream, and its slot may be reused
 }
 
 Status TaskQueue::submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over) {
@@ -276,34 +261,6 @@ void TaskQueue::run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket) {
     fail(kind, ticket, code, message);
 }
 
-rtExceptionInfo TaskQueue::note_failure(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message) {
-  const Status status(code, text("task '", kind.name, "' failed: ", message, " (", observer_->place(), ", task ", ticket, ")"));
-  {
-    std::lock_guard guard(failure_lock_);
-    if (failure_.ok()) {
-      failure_ = status.copy();
-      failure_ticket_ = ticket;
-      skip_until_.store(kSkipAll, std::memory_order_seq_cst);
-    }
-  }
-  return observer_->task_failed(kind, ticket, status);
-}
-
-void TaskQueue::add_origin(Ticket ticket, const std::string& origin) {
-  if (origin.empty()) return;
-  std::lock_guard guard(failure_lock_);
-  if (failure_.ok() || failure_ticket_ != ticket) return;
-  std::string message = failure_.message();
-  message.pop_back();  // the bracket behind the place
-  failure_ = Status(failure_.code(), text(message, ", launched from ", origin, ")"));
-}
-
-void TaskQueue::fail(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message) {
-  const rtExceptionInfo info = note_failure(kind, ticket, code, message);
-  const ClientCall client(*this);
-  report_exception(info);
-}
-
 void TaskQueue::finish(Ticket ticket) {
   head_.store(ticket, std::memory_order_seq_cst);
   if (waiter_count_.load(std::memory_order_seq_cst) == 0) [[likely]]
@@ -316,7 +273,7 @@ void TaskQueue::finish(Ticket ticket) {
 
 void TaskQueue::stop_running(Runner runner) {
   running_.store(false, std::memory_order_seq_cst);
-  if (runner == Runner::kWorker) return;  // it looks for more itself
+  if (runner == Runner::kWorker) return;  // the worker looks for more tasks itself
   if (has_pending() || closing_.load(std::memory_order_seq_cst)) worker_signal_.raise();
 }
 
@@ -341,7 +298,7 @@ bool TaskQueue::drain(Runner runner, Ticket target, Deadline deadline, QueueMark
       if (ready || await_ready(task, ticket)) {
         run_timed(task, ticket, !deadline.is_never());
       } else if (is_exiting()) {
-        return true;  // what it waits for was not reached: the task stays pending, and nobody takes it for done
+        return true;  // the task is not ready: it stays pending and does not count as done
       }
     }
     release(kind, task.payload);
@@ -379,7 +336,7 @@ void TaskQueue::poll() {
 }
 
 bool TaskQueue::await_ready(const Task& task, Ticket ticket) {
-  const auto skipped = [&] { return skips(*task.kind, ticket) || g_exiting.load(std::memory_order_relaxed); };
+  const auto skipped = [&] { return skips(*task.kind, ticket) || is_exiting(); };
   if (task.kind == &kWaitKind) {
     const auto& payload = *reinterpret_cast<const WaitPayload*>(task.payload);
     const Deadline deadline = payload.timeout.count() == 0 ? Deadline::never() : Deadline::after(payload.timeout);
@@ -395,7 +352,7 @@ bool TaskQueue::await_ready(const Task& task, Ticket ticket) {
     }
     return !skipped();
   }
-  auto pause = kShortestPoll;  // nobody tells when memory changes or another process is ready: look less and less often
+  auto pause = kShortestPoll;  // polls with growing pauses: changes of memory or in other processes wake no thread
   while (!task.kind->ready(task.payload) && !skipped()) {
     worker_signal_.wait(Deadline::after(pause));
     pause = std::min(pause * 2, kLongestPoll);
@@ -416,15 +373,15 @@ bool TaskQueue::wait(Ticket ticket, Deadline deadline) {
 }
 
 bool TaskQueue::wait_shuffling(Ticket ticket, Deadline deadline) {
-  while (!reached(ticket) && !deadline.passed() && !g_exiting.load(std::memory_order_relaxed)) {
+  while (!reached(ticket) && !deadline.passed() && !is_exiting()) {
     if (shuffle().step()) continue;
-    const Deadline soon = Deadline::after(kLongestPoll);  // what holds the streams may be outside of all of them
+    const Deadline soon = Deadline::after(kLongestPoll);  // a stream may wait for something outside all streams
     wait_sleeping(ticket, deadline.at() < soon.at() ? deadline : soon);
   }
   return reached(ticket);
 }
 
-// False when the rest is up to another thread.
+// False if another thread has to run the next task.
 bool TaskQueue::wait_helping(Ticket ticket, Deadline deadline, int depth) {
   while (!reached(ticket)) {
     if (is_exiting() || !try_become_runner()) return false;
@@ -441,184 +398,12 @@ bool TaskQueue::wait_helping(Ticket ticket, Deadline deadline, int depth) {
 void TaskQueue::wait_sleeping(Ticket ticket, Deadline deadline) {
   Signal signal;
   LinkedWaiter waiter(*this, ticket, signal);
-  while (!reached(ticket) && !deadline.passed() && !g_exiting.load(std::memory_order_relaxed)) signal.wait(deadline);
+  while (!reached(ticket) && !deadline.passed() && !is_exiting()) signal.wait(deadline);
 }
 
-// Once the process exits, a runner that is not at this task yet does not start it.
+// After begin_exit() no thread starts the task. So it is enough to wait while it is the next one and running_ is set.
 void TaskQueue::wait_while_running(Ticket ticket) const {
   while (finished() + 1 == ticket && running_.load(std::memory_order_seq_cst)) std::this_thread::yield();
 }
-
-Status TaskQueue::take_failure(Ticket ticket) {
-  if (!has_failed()) [[likely]]
-    return {};
-  std::lock_guard guard(failure_lock_);
-  if (failure_.ok() || failure_ticket_ > ticket) return {};
-  if (stopped_) return failure_.copy();
-  skip_until_.store(tail_.load(std::memory_order_seq_cst), std::memory_order_seq_cst);
-  return std::exchange(failure_, Status());
-}
-
-Status TaskQueue::failure_before(Ticket ticket) const {
-  std::lock_guard guard(failure_lock_);
-  return failure_ticket_ <= ticket ? failure_.copy() : Status();
-}
-
-// With submit_lock_ and failure_lock_ held.
-void TaskQueue::note_abort(aclError reason) {
-  const Ticket done = head_.load(std::memory_order_acquire);
-  const Ticket newest = tail_.load(std::memory_order_relaxed);
-  if (done >= newest) return;
-  const uint32_t number = aborts_.load(std::memory_order_relaxed) + 1;
-  newest_aborts_[number % newest_aborts_.size()] = {done + 1, newest, reason};
-  aborts_.store(number, std::memory_order_seq_cst);
-}
-
-aclError TaskQueue::abort_reason(Ticket ticket, uint32_t since) const {
-  std::lock_guard guard(failure_lock_);
-  const uint32_t count = aborts_.load(std::memory_order_relaxed);
-  const uint32_t known = std::min<uint32_t>(count - since, uint32_t(newest_aborts_.size()));
-  for (uint32_t i = 0; i < known; ++i) {
-    const Abort& abort = newest_aborts_[(count - i) % newest_aborts_.size()];
-    if (ticket >= abort.first && ticket <= abort.last) return abort.reason;
-  }
-  return ACL_SUCCESS;
-}
-
-Ticket TaskQueue::skip_pending(aclError reason, Ticket life) {
-  Ticket newest = 0;
-  {
-    std::lock_guard order(submit_lock_);
-    std::lock_guard guard(failure_lock_);
-    if (closed_ || life_.load(std::memory_order_relaxed) != life) return 0;
-    newest = tail_.load(std::memory_order_relaxed);
-    if (!has_failed()) skip_until_.store(newest, std::memory_order_seq_cst);
-    note_abort(reason);
-  }
-  worker_signal_.raise();
-  return newest;
-}
-
-void TaskQueue::stop(const Status& reason, Ticket life) {
-  {
-    std::lock_guard guard(failure_lock_);
-    if (life_.load(std::memory_order_relaxed) != life) return;
-    stopped_ = true;
-    failure_ = reason.copy();
-    failure_ticket_ = life;
-    skip_until_.store(kSkipAll, std::memory_order_seq_cst);
-  }
-  worker_signal_.raise();
-}
-
-Status TaskQueue::stop_reason() const {
-  std::lock_guard guard(failure_lock_);
-  return stopped_ ? failure_.copy() : Status();
-}
-
-Status TaskQueue::start_worker() {
-  if (ring_ == nullptr) ring_.reset(new Task[kCapacity]);
-  sigset_t all;
-  sigset_t previous;
-  sigfillset(&all);
-  // Signals belong to the client's threads, but the faults of a task to the thread that runs it: blocked, they would end the
-  // process past every handler.
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
-  Status status;
-  g_workers.fetch_add(1, std::memory_order_seq_cst);
-  try {
-    std::thread([this] { work(); }).detach();
-    worker_exists_ = true;
-  } catch (const std::system_error& error) {
-    g_workers.fetch_sub(1, std::memory_order_seq_cst);
-    status = {ACL_ERROR_RT_NO_STREAM_RESOURCE,
-              text("no thread can be started for the stream (", error.what(), "); destroy streams or raise the limit")};
-  }
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-  return status;
-}
-
-void TaskQueue::work() {
-  char name[16];
-  std::snprintf(name, sizeof name, "npu-stream-%u", number_ % 10000);
-  pthread_setname_np(pthread_self(), name);
-  thread_state().works_for = this;
-  if (priority_ > 0) {
-    const auto thread = id_t(syscall(SYS_gettid));
-    setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + int(priority_));
-  }
-  if (shuffles()) worker_signal_.wait();  // the order of tasks must not depend on when this thread starts
-  while (!g_exiting.load(std::memory_order_seq_cst)) {
-    const bool has_work = has_pending();
-    if (has_work && try_become_runner()) {
-      const bool drained = drain(Runner::kWorker, kSkipAll, Deadline::never(), nullptr);
-      stop_running(Runner::kWorker);
-      if (drained) continue;
-    }
-    if (!has_work && closing_.load(std::memory_order_seq_cst) && try_become_runner()) {
-      running_.store(false, std::memory_order_seq_cst);
-      finish_closing();
-      break;
-    }
-    for (int spin = 0; spin < kSpinsBeforeSleep && !has_pending(); ++spin) cpu_relax();
-    worker_signal_.wait();
-  }
-  g_workers.fetch_sub(1, std::memory_order_seq_cst);
-}
-
-void TaskQueue::close(void (*closed)(void*), void* argument) {
-  bool has_worker = false;
-  {
-    std::lock_guard order(submit_lock_);
-    std::lock_guard guard(failure_lock_);
-    closed_ = true;
-    closed_callback_ = closed;
-    closed_argument_ = argument;
-    skip_until_.store(kSkipAll, std::memory_order_seq_cst);
-    note_abort(ACL_ERROR_RT_STREAM_ABORT);
-    closing_.store(true, std::memory_order_seq_cst);
-    has_worker = worker_exists_;
-  }
-  if (shuffles()) shuffle().leave(*this);
-  if (has_worker) {
-    worker_signal_.raise();
-    return;
-  }
-  // Without a worker nothing was queued: at most a thread that helped is about to give up its role.
-  while (!try_become_runner()) std::this_thread::yield();
-  running_.store(false, std::memory_order_seq_cst);
-  finish_closing();
-}
-
-void TaskQueue::finish_closing() {
-  void (*closed)(void*) = nullptr;
-  void* argument = nullptr;
-  {
-    std::lock_guard order(submit_lock_);
-    worker_exists_ = false;
-    closed = std::exchange(closed_callback_, nullptr);
-    argument = closed_argument_;
-  }
-  if (closed != nullptr) closed(argument);
-}
-
-void TaskQueue::begin_exit() { g_exiting.store(true, std::memory_order_seq_cst); }
-
-// Who links itself after this has seen the lock, and so sees that the process exits.
-void TaskQueue::wake_for_exit() {
-  worker_signal_.raise();
-  std::lock_guard guard(waiters_lock_);
-  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) waiter->signal->raise();
-}
-
-bool TaskQueue::is_exiting() { return g_exiting.load(std::memory_order_relaxed); }
-Status TaskQueue::check_not_exiting() {
-  if (!g_exiting.load(std::memory_order_seq_cst)) [[likely]]
-    return {};
-  return {ACL_ERROR_RT_STREAM_ABORT, "the process is exiting; what is pending does not run any more"};
-}
-
-int TaskQueue::worker_count() { return g_workers.load(std::memory_order_seq_cst); }
 
 }  // namespace softnpu

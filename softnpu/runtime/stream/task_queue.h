@@ -1,24 +1,28 @@
-// The engine room of a stream: tasks in order, run by whoever is at hand.
+// The queue of a stream: runs tasks in the order of their submission.
 //
-//   queue.submit(kind, &payload, sizeof payload, cost);   // returns at once; a cheap task on an idle queue has run by then
-//   queue.wait(queue.submitted(), Deadline::never());     // the waiting thread runs what is pending itself
+//   queue.submit(kind, &payload, sizeof payload, cost);   // returns at once; a cheap task on an idle queue has run already
+//   queue.wait(queue.submitted(), Deadline::never());     // the waiting thread runs pending tasks itself
 //
-// Every task gets the next number, its ticket; tasks finish in the order of their tickets, so "everything up to ticket n is done"
-// is one comparison. That is all an event needs to remember (see event.h). Tickets keep growing when a queue is closed and opened
-// again.
+// Every task gets the next number, its ticket. Tasks finish in the order of their tickets, so one comparison tells whether all
+// tasks up to ticket n are done. An event stores a queue and a ticket (event.h). Tickets keep growing when a queue is closed and
+// opened again.
 //
-// At any time at most one thread runs tasks. Queued ones are run by the holder of the runner's role: the queue's own worker
-// thread, or a thread that waits (it helps, but leaves to the worker what is marked SOFTNPU_TASK_ON_WORKER, and what may take
-// longer than it has time, or is the first of its kind and size). While nothing is queued, the thread that submits a cheap task
-// runs it, under the lock of the submitters. Order and results are the same for all three. The worker thread exists from the
-// first task that it is needed for; it sleeps when there is nothing to do.
+// At any time at most one thread runs tasks of a queue. There are three cases; order and results are the same in all of them:
+//   - The worker thread of the queue runs queued tasks. It is started by the first task that needs it, and sleeps without tasks.
+//   - A thread that waits helps: it runs queued tasks. It leaves tasks with SOFTNPU_TASK_ON_WORKER to the worker and, if it has a
+//     deadline, tasks that may take longer or were never timed (task_times.h).
+//   - While the queue is empty, the thread that submits a cheap task runs it, holding submit_lock_.
+// The flag running_ says that the worker or a helper runs tasks.
 //
-// A task that fails makes the queue skip everything submitted before the failure is taken with take_failure(). A queue that waits
-// for a mark behind such a failure fails with it: what it would do next might use what the failed task did not make. The failure
-// is noted before the task counts as done, so that no task behind it and no waiter can miss it.
+// After a failure the queue skips all tasks that are submitted before the failure is taken with take_failure(). A queue that
+// waits for a mark after such a failure fails, too, because its tasks may need results of the failed task. The failure is noted
+// before the task counts as done, so that neither later tasks nor waiting threads miss it.
 //
-// From open() to close() is a life of the queue; life() tells them apart. A ticket belongs to one life, so that waiting for it,
-// or asking for failures before it, never concerns a later one.
+// A life of the queue lasts from open() to close(); life() identifies it. A ticket belongs to one life, so a wait for a ticket,
+// or take_failure() for it, never concerns a later life.
+//
+// The implementation is in three files: task_queue.cpp (submitting, running, waiting), task_queue_failures.cpp (failures and
+// aborts) and task_queue_worker.cpp (the worker thread, closing, process exit).
 #pragma once
 
 #include <array>
@@ -30,119 +34,117 @@
 
 #include "runtime/base/futex.h"
 #include "runtime/base/status.h"
+#include "runtime/base/ticket.h"
 #include "runtime/driver.h"
 #include "runtime/stream/exception.h"
 
 namespace softnpu {
 
-using Ticket = uint64_t;
-
-// A point in a queue's order. Reached when no queue is named.
+// A point in a queue's order. A mark without a queue counts as reached.
 struct QueueMark {
   class TaskQueue* queue = nullptr;
   Ticket ticket = 0;
 };
 
-// Called with its two values when a wait is over, passed or skipped.
+// A function that is called with the two values when a wait ends, also if it was skipped.
 struct WaitOver {
   void (*call)(void* object, uint32_t generation) = nullptr;
   void* object = nullptr;
   uint32_t generation = 0;
 };
 
-// Thread-safe. An instance lives for ever; it is opened and closed any number of times.
+// Thread-safe. An object is never destroyed; it is opened and closed any number of times.
 class TaskQueue {
  public:
-  // Told on the thread that runs tasks.
+  // Called on the thread that runs tasks.
   class Observer {
    public:
-    // Which queue it is, such as "device 0, stream 3", for messages.
+    // The name of the queue in messages, such as "device 0, stream 3".
     virtual std::string place() const = 0;
-    // The failure is noted already. Must not use the queue. Returns what the client is told, which happens later, without locks.
+    // Called after the failure is noted. Must not use the queue. Returns the information for the client's exception callback,
+    // which is called later, without locks.
     virtual rtExceptionInfo task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) = 0;
-    // Queued tasks begin or end to run, one after the other. Of those that run in the submitter's hands nothing is told.
+    // Called when queued tasks begin and stop running. Not called for tasks that run in the submitting call.
     virtual void running(bool /*begins*/) {}
 
    protected:
     ~Observer() = default;
   };
 
-  // `number` names the worker thread; `priority` 0 (highest) to 7 is added to its nice value.
+  // `number` is part of the name of the worker thread; `priority`, from 0 (highest) to 7, is added to its nice value.
   void open(Observer& observer, uint32_t number, uint32_t priority);
 
-  // Refuses further tasks. Those still pending are skipped; the one that runs now finishes on its own time, and then, or at once
-  // where none runs, `closed` is called with `argument`: until then the queue must not be opened again.
+  // Refuses further tasks and skips pending ones. When the task that runs now ends, or at once if none runs, `closed` is called
+  // with `argument`. The queue must not be opened again before that.
   void close(void (*closed)(void* argument), void* argument);
 
-  // Appends a task. Blocks only while kCapacity tasks are pending; in a host callback it fails then. Fails after close() and
-  // while the process exits.
+  // Appends a task. Blocks while kCapacity tasks are pending; in a host callback it fails instead. Fails after close() and while
+  // the process exits.
   Status submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost);
-  // The same, and says which ticket the task got.
+  // The same; `ticket` receives the ticket of the task.
   Status submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost, Ticket& ticket);
 
-  // Appends a task that holds later ones until `mark` is reached; the caller does not wait. `timeout` 0 means no limit; when it
-  // passes the task fails with ACL_ERROR_RT_WAIT_TIMEOUT.
+  // Appends a task that makes later ones wait until `mark` is reached; the caller does not wait. `timeout` 0 means no limit;
+  // after the timeout the task fails with ACL_ERROR_RT_WAIT_TIMEOUT.
   Status submit_wait(QueueMark mark, std::chrono::seconds timeout, WaitOver over = {});
 
   // The ticket of the newest task.
   Ticket submitted() const { return tail_.load(std::memory_order_acquire); }
   bool reached(Ticket ticket) const { return head_.load(std::memory_order_seq_cst) >= ticket; }
   bool idle() const { return reached(submitted()); }
-  // The ticket of the task that ended last.
+  // The ticket of the newest task that is done.
   Ticket finished() const { return head_.load(std::memory_order_acquire); }
-  // What open() said.
+  // The number that open() was given.
   uint32_t number() const { return number_; }
-  // The present life, or the last one: a number that no other life of this queue has. It is the lowest ticket of that life, which
-  // no task gets.
+  // Identifies the present life, or the last one if the queue is closed. It is the lowest ticket of that life; no task gets it.
   Ticket life() const { return life_.load(std::memory_order_acquire); }
-  // Whether a task runs at this moment (a snapshot, for statistics).
+  // Whether a task runs now. A snapshot, for statistics.
   bool busy() const { return running_.load(std::memory_order_relaxed) && !idle(); }
-  // The same, but false while the task is in a function of the client.
+  // The same, but false while the task runs a function of the client.
   bool busy_with_own_code() const { return busy() && !in_client_.load(std::memory_order_relaxed); }
-  // The kind of the task that runs at this moment, or null (a guess, for reports of faults; fit for signal handlers).
+  // The kind of the task that runs now, or null. A guess, for fault reports; may be called in a signal handler.
   const SoftnpuTaskKind* running_kind() const { return busy() ? running_kind_.load(std::memory_order_relaxed) : nullptr; }
 
-  // Returns when `ticket` is reached (true) or `deadline` passes (false), helping as long as it waits. A task that it helps with
-  // is not interrupted: with a deadline it takes only those that are expected to end in time (task_times.h), so that the deadline
-  // is missed by little. When the process exits it returns at once.
+  // Returns true when `ticket` is reached and false when `deadline` passes. Runs pending tasks while it waits. A running task is
+  // not interrupted: with a deadline, wait() runs only tasks that are expected to end in time (task_times.h). When the process
+  // exits, it returns at once.
   bool wait(Ticket ticket, Deadline deadline);
 
-  // Returns when the task of `ticket` does not run, be it done or not. For a thread whose wait() ended because the process exits.
+  // Returns when the task of `ticket` does not run, done or not. For a thread whose wait() ended because the process exits.
   void wait_while_running(Ticket ticket) const;
 
-  // To be called before a client asks whether something is reached: where tasks run only while somebody waits, it is time for
-  // one.
+  // Call it before a query of the client. With SOFTNPU_LAUNCH=shuffle, where tasks run only in calls of the client, it runs one.
   static void poll();
 
-  // For shuffle.h, which runs one task at a time. begin_step() takes the runner's role if the next task is one for a helper; then
-  // finish_step() runs it.
+  // For shuffle.h, which runs one task at a time. begin_step() sets running_ and returns true if a helper may run the next task;
+  // finish_step() then runs it.
   bool begin_step();
   void finish_step();
 
-  // The failure of a task up to `ticket`, once. Tasks submitted until now are skipped, later ones run.
+  // Returns the failure of a task up to `ticket`, once. Tasks that were submitted before this call are skipped, later ones run.
   Status take_failure(Ticket ticket);
-  // The same failure, left in its place.
+  // The same failure; it is not taken.
   Status failure_before(Ticket ticket) const;
   bool has_failed() const { return skip_until_.load(std::memory_order_acquire) == kSkipAll; }
 
-  // Skips all pending tasks; those who wait for one of them learn `reason` from abort_reason(). The task that runs now is not
-  // interrupted, but one that waits for something gives up. Does nothing if the queue's life is another one than `life`. Returns
-  // the newest ticket that was skipped or runs; 0 if there is none.
+  // Skips all pending tasks; abort_reason() returns `reason` for them. The task that runs now is not interrupted, but a task that
+  // waits to become ready is skipped. Does nothing if life() is not `life`. Returns the newest ticket that was skipped or runs; 0
+  // if there is none.
   Ticket skip_pending(aclError reason, Ticket life);
-  // Skips pending and future tasks until close(), and makes take_failure() return `reason` every time. Does nothing if the
-  // queue's life is another one than `life`.
+  // Skips pending and future tasks until close(). take_failure() returns `reason` every time from now on. Does nothing if life()
+  // is not `life`.
   void stop(const Status& reason, Ticket life);
-  // What stop() was given, if it was called in this life.
+  // The reason that stop() was given in this life, if it was called.
   Status stop_reason() const;
-  // How often pending tasks were thrown away.
+  // The number of aborts so far.
   uint32_t abort_count() const { return aborts_.load(std::memory_order_acquire); }
-  // Why the task of `ticket` was thrown away since abort_count() was `since`; ACL_SUCCESS if it was not.
+  // The reason of the abort after abort_count() was `since` that skipped `ticket`; ACL_SUCCESS if there is none.
   aclError abort_reason(Ticket ticket, uint32_t since) const;
 
-  // Lets a task whose `ready` turned true outside of any queue be noticed at once.
+  // Wakes the worker. Call it after something outside all queues made a task ready.
   void poke() { worker_signal_.raise(); }
 
-  // The task that runs on the queue calls a function of the client, as long as this is in scope.
+  // While an object of this class exists, the running task of the queue calls a function of the client.
   class ClientCall {
    public:
     explicit ClientCall(TaskQueue& queue) : queue_(queue) { queue_.in_client_.store(true, std::memory_order_relaxed); }
@@ -154,18 +156,18 @@ class TaskQueue {
     TaskQueue& queue_;
   };
 
-  // At process exit: no task starts any more, in any queue.
+  // At process exit: no queue starts a task after this call.
   static void begin_exit();
-  // After begin_exit(): wakes the worker and all who wait for this queue.
+  // After begin_exit(): wakes the worker and all threads that wait for this queue.
   void wake_for_exit();
-  static bool is_exiting();
-  // Fails with ACL_ERROR_RT_STREAM_ABORT from then on: why a wait that is not over will never be.
+  static bool is_exiting() { return exiting_.load(std::memory_order_relaxed); }
+  // Fails with ACL_ERROR_RT_STREAM_ABORT after begin_exit().
   static Status check_not_exiting();
-  // Worker threads that have not ended.
+  // The number of worker threads of all queues.
   static int worker_count();
 
   static constexpr uint64_t kCapacity = 1024;
-  static constexpr uint64_t kInlineCost = 32768;  // elements; measured: above this the overlap with the caller is worth a queue
+  static constexpr uint64_t kInlineCost = 32768;  // in elements; measured: larger tasks gain by running beside the caller
 
  private:
   struct Task {
@@ -175,8 +177,8 @@ class TaskQueue {
   };
   static_assert(sizeof(Task) <= 128);
 
-  // A thread, or another queue's worker, that wants to know when `ticket` is reached. Lives on its owner's stack, linked under
-  // waiters_lock_.
+  // A thread that waits for `ticket`: a client's thread or the worker of another queue. Lives on the stack of that thread; linked
+  // and unlinked with waiters_lock_ held.
   struct Waiter {
     Ticket ticket;
     Signal* signal;
@@ -187,13 +189,15 @@ class TaskQueue {
   class Activity;
 
   enum class Runner { kWorker, kHelper };
+  static constexpr int kSpinsBeforeSleep =
+      60;  // about half a microsecond; a longer spin takes the core from threads that compute
   static constexpr Ticket kSkipAll = ~Ticket(0);
 
   bool try_become_runner() {
     return !running_.load(std::memory_order_relaxed) && !running_.exchange(true, std::memory_order_seq_cst);
   }
-  // Whether a task is queued behind the `done` that are over. The tail is read first: a task that runs in its submitter's hands
-  // moves the head, then the tail, and must never look like a queued one.
+  // Whether a task is queued; `done` receives the newest ticket that is done. Reads the tail first: run_inline() moves the head
+  // before the tail, so its task never looks like a queued one.
   bool has_pending(Ticket* done) const {
     const Ticket last = tail_.load(std::memory_order_seq_cst);
     *done = head_.load(std::memory_order_acquire);
@@ -206,54 +210,56 @@ class TaskQueue {
   template <typename TakeTicket>
   Status submit_task(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost, TakeTicket take_ticket);
   void stop_running(Runner runner);
-  // Runs a cheap task in the submitter's hands; the caller holds submit_lock_, which is given up.
+  // Runs a cheap task on the submitting thread. The caller holds submit_lock_; this function unlocks it.
   void run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket);
-  // Runs tasks up to `target`; false if the next one is not for this runner, or `deadline` does not leave it the time. Fills
-  // `blocker` if that one waits for another queue.
+  // Runs tasks up to `target`. False if this runner may not run the next task, or may not run it before `deadline`. If that task
+  // waits for another queue, `blocker` receives the mark.
   bool drain(Runner runner, Ticket target, Deadline deadline, QueueMark* blocker);
   void run(const SoftnpuTaskKind& kind, void* payload, Ticket ticket);
-  // The same, and notes how long it took if that is unknown or much, or `always`.
+  // The same, and notes the time that the task took if it is known to be long, or if `always`.
   void run_timed(Task& task, Ticket ticket, bool always);
   void finish(Ticket ticket);
   bool skips(const SoftnpuTaskKind& kind, Ticket ticket) const {
     return ticket <= skip_until_.load(std::memory_order_relaxed) && !(kind.flags & SOFTNPU_TASK_ALWAYS);
   }
-  // On the worker: sleeps until the task is ready. False if it is to be skipped or timed out instead.
+  // On the worker: sleeps until the task is ready. False if the task is skipped or its wait timed out.
   bool await_ready(const Task& task, Ticket ticket);
-  // Whether only the worker may run the task, or knows when to give up waiting for it.
+  // Whether only the worker may run the task: calls of the client, and waits with a time limit.
   static bool is_for_worker(const Task& task);
   bool wait_helping(Ticket ticket, Deadline deadline, int depth);
   bool wait_shuffling(Ticket ticket, Deadline deadline);
   void wait_sleeping(Ticket ticket, Deadline deadline);
   rtExceptionInfo note_failure(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message);
-  // For the runner.
+  // note_failure(), then the exception callback. Called with running_ set.
   void fail(const SoftnpuTaskKind& kind, Ticket ticket, aclError code, const char* message);
-  // Says in the failure of the task, if nobody has taken it yet, where in the client's program the task was launched.
+  // Adds the place in the client's program that launched the task to its failure, unless the failure was taken already.
   void add_origin(Ticket ticket, const std::string& origin);
   void note_abort(aclError reason);
   Status start_worker();
   void work();
   void finish_closing();
 
-  // Written by submitters.
-  alignas(64) Lock submit_lock_;  // orders submitters; guards ring_, closed_, worker_exists_, known_head_
+  static inline constinit std::atomic<bool> exiting_{false};
+
+  // Written by submitting threads.
+  alignas(64) Lock submit_lock_;  // orders submissions; guards ring_, closed_, worker_exists_, known_head_
   bool closed_ = true;
   bool worker_exists_ = false;
   std::atomic<Ticket> tail_{0};
   std::atomic<Ticket> life_{0};
-  Ticket known_head_ = 0;         // where head_ was when somebody last had to look: looking takes the runner's cache line
-  std::unique_ptr<Task[]> ring_;  // made with the first queued task
+  Ticket known_head_ = 0;         // an older value of head_; reading head_ takes the cache line of the thread that runs tasks
+  std::unique_ptr<Task[]> ring_;  // allocated with the first queued task
   Observer* observer_ = nullptr;
   uint32_t number_ = 0;
   uint32_t priority_ = 0;
   void (*closed_callback_)(void*) = nullptr;
   void* closed_argument_ = nullptr;
 
-  // Written by the runner with every task.
+  // Written with every task by the thread that runs it.
   alignas(64) std::atomic<Ticket> head_{0};
   std::atomic<const SoftnpuTaskKind*> running_kind_{nullptr};
 
-  // Seldom written, often read.
+  // Rarely written, often read.
   alignas(64) std::atomic<bool> running_{false};
   std::atomic<Ticket> skip_until_{0};
   std::atomic<uint32_t> aborts_{0};
@@ -269,7 +275,7 @@ class TaskQueue {
   Ticket failure_ticket_ = 0;  // guarded by failure_lock_, as are:
   Status failure_;
   bool stopped_ = false;
-  // The newest aborts: number n, counted from 1, is at n % size. It threw away the tickets first to last.
+  // The newest aborts: number n, counted from 1, is at n % size. It skipped the tickets from first to last.
   struct Abort {
     Ticket first;
     Ticket last;

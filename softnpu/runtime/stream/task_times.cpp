@@ -8,7 +8,7 @@ namespace softnpu {
 namespace {
 
 struct Entry {
-  std::atomic<uint64_t> key{0};  // 0: free. Never changes again
+  std::atomic<uint64_t> key{0};  // 0: free; constant once it is set
   std::atomic<int64_t> time{0};  // 0: unknown
 };
 
@@ -21,7 +21,7 @@ uint64_t key_of(const SoftnpuTaskKind& kind, uint64_t cost) {
   return reinterpret_cast<uint64_t>(&kind) << 6 | size_class;  // addresses have no more than 57 bits
 }
 
-// The entry of a key; null if it has none and none is free nearby, or `may_take` is false.
+// The entry of a key. A missing entry is added if `may_take` and a place is free; otherwise the result is null.
 Entry* find(uint64_t key, bool may_take) {
   const uint64_t first = key * 0x9E3779B97F4A7C15u >> 52;
   for (size_t i = 0; i < kProbes; ++i) {
@@ -43,7 +43,7 @@ std::chrono::nanoseconds TaskTimes::expected(const SoftnpuTaskKind& kind, uint64
   return time == 0 ? kUnknown : std::chrono::nanoseconds(time);
 }
 
-// The mean of the newest, each weighing half of what the next one weighs: one that was interrupted is soon forgotten.
+// An exponential moving average with weight 1/2, so that a single slow run has little effect.
 void TaskTimes::note(const SoftnpuTaskKind& kind, uint64_t cost, std::chrono::nanoseconds took) {
   Entry* entry = find(key_of(kind, cost), /*may_take=*/true);
   if (entry == nullptr) return;

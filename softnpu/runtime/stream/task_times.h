@@ -1,11 +1,11 @@
-// How long tasks took, so that a thread with little time left does not start one that takes longer.
+// Measured times of tasks, so that a thread that waits with a deadline does not start a task that would miss it.
 //
 //   TaskTimes::note(kind, cost, took);
 //   ...
-//   const auto expected = TaskTimes::expected(kind, cost);   // of the last tasks of that kind and size
+//   const auto expected = TaskTimes::expected(kind, cost);   // from the last tasks of that kind and size
 //
-// Kinds and sizes (in steps of a factor of four) are remembered in a table of fixed size; where that is full, a task counts as
-// unknown. Thread-safe without locks; a time that is lost or mixed up costs speed, not correctness.
+// The table of kinds and sizes (in steps of a factor of four) has a fixed size. If it is full, a new kind stays unknown.
+// Thread-safe without locks; a lost or wrong time affects speed only.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class TaskTimes {
  public:
   static constexpr std::chrono::nanoseconds kUnknown = std::chrono::nanoseconds::max();
 
-  // kUnknown until one such task was noted.
+  // kUnknown until note() was called for that kind and size.
   static std::chrono::nanoseconds expected(const SoftnpuTaskKind& kind, uint64_t cost);
   static void note(const SoftnpuTaskKind& kind, uint64_t cost, std::chrono::nanoseconds took);
 };

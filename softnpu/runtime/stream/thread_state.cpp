@@ -7,7 +7,7 @@
 namespace softnpu {
 namespace {
 
-// One pointer: little is left of the static TLS block in a process that has loaded PyTorch.
+// Only a pointer, because little of the static TLS block is free in a process that has loaded PyTorch.
 __attribute__((tls_model("initial-exec"))) thread_local ThreadState* t_state = nullptr;
 
 ThreadState* make_state() {

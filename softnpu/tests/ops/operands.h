@@ -1,4 +1,4 @@
-// What the tests of operators share: tensors on the device and the two phases of a call.
+// Helpers for the tests of operators: tensors on the device and the two phases of a call.
 //
 //   Operand a({2, 3}, {1, 2, 3, 4, 5, 6});
 //   Operand out({2, 3});
@@ -16,7 +16,7 @@
 
 namespace softnpu::test {
 
-// As AclFixture, but ready before the members of a test are made, and gone after them.
+// Like AclFixture, but set up before the members of a test are constructed, and torn down after their destruction.
 class OpsFixture : public AclFixture {
  protected:
   OpsFixture() { AclFixture::SetUp(); }
@@ -78,7 +78,7 @@ class Operand {
   void write(const Floats& values) {
     EXPECT_ACL(aclrtMemcpy(buffer_, bytes(values), values.data(), bytes(values), ACL_MEMCPY_HOST_TO_DEVICE));
   }
-  // After everything on the stream.
+  // The values after all tasks of the stream.
   Floats read(aclrtStream stream) const {
     EXPECT_ACL(aclrtSynchronizeStream(stream));
     Floats values(size_t(count_of(sizes_)));
@@ -109,7 +109,7 @@ void run_at_once(const Body& body) {
   other.join();
 }
 
-// Both phases of a call. The first failure is the result.
+// Both phases of a call. Returns the first failure.
 template <typename First, typename... Arguments>
 aclnnStatus call(First first, aclnnStatus (*second)(void*, uint64_t, aclOpExecutor*, aclrtStream), aclrtStream stream,
                  const Arguments&... arguments) {
@@ -121,7 +121,7 @@ aclnnStatus call(First first, aclnnStatus (*second)(void*, uint64_t, aclOpExecut
 }
 #define CALL(function, stream, ...) ::softnpu::test::call(function##GetWorkspaceSize, function, stream, __VA_ARGS__)
 
-// Phase one alone; the executor is null after a failure.
+// Only phase one. The result is null after a failure.
 template <typename First, typename... Arguments>
 aclOpExecutor* prepare(First first, const Arguments&... arguments) {
   uint64_t bytes = 0;

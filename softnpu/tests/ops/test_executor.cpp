@@ -1,4 +1,4 @@
-// The two phases of a call, executors that are used again, and executors and tensors that are gone before they are used.
+// The two phases of a call, repeatable executors, and executors and tensors that are destroyed before they are used.
 #include <unistd.h>
 
 #include <array>
@@ -24,7 +24,7 @@ class Executors : public OpsFixture {
   aclOpExecutor* prepare_add() { return prepare(aclnnAddGetWorkspaceSize, a, b, one, out); }
 };
 
-TEST_F(Executors, DescriptorsMayGoBeforeTheKernelRuns) {
+TEST_F(Executors, ArgumentsMayBeDestroyedBeforeTheKernelRuns) {
   Gate gate(stream);
   {
     const TensorObject left = describe(a.address(), {4});
@@ -71,8 +71,8 @@ TEST_F(Executors, QueuedExecutorIsUsedOnce) {
   EXPECT_EQ(out.read(stream), (Floats{10, 20, 30, 40}));
 }
 
-// The task that was launched owns it: destroying it then is refused, and harmless.
-TEST_F(Executors, LaunchedExecutorIsNotDestroyedByTheClient) {
+// The launched task owns the executor.
+TEST_F(Executors, DestroyingALaunchedExecutorIsRefused) {
   aclOpExecutor* inline_executor = prepare_add();
   ASSERT_ACL(aclnnAdd(nullptr, 0, inline_executor, stream));
   EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, aclDestroyAclOpExecutor(inline_executor));
@@ -84,7 +84,7 @@ TEST_F(Executors, LaunchedExecutorIsNotDestroyedByTheClient) {
     ASSERT_ACL(aclnnAdd(nullptr, 0, queued, stream));
     EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, aclDestroyAclOpExecutor(queued));
     EXPECT_RECENT_ERROR(kUsed);
-    // Would take the place of what is queued.
+    // Would get the slot of the queued executor.
     aclOpExecutor* other = prepare(aclnnAddGetWorkspaceSize, b, b, one, out);
     EXPECT_ACL(aclDestroyAclOpExecutor(other));
   }
@@ -102,8 +102,8 @@ TEST_F(Executors, DestroyedExecutorIsRefused) {
   EXPECT_RECENT_ERROR(kUsed);
   EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, aclSetAclOpExecutorRepeatable(gone));
   EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, aclDestroyAclOpExecutor(gone));
-  EXPECT_EQ(out.read(stream), (Floats{0, 0, 0, 0})) << "the executor that came next was launched";
-  EXPECT_ACL(aclnnAdd(nullptr, 0, next, stream)) << "the executor that came next was destroyed";
+  EXPECT_EQ(out.read(stream), (Floats{0, 0, 0, 0})) << "the next executor was launched";
+  EXPECT_ACL(aclnnAdd(nullptr, 0, next, stream)) << "the next executor was destroyed";
   EXPECT_EQ(out.read(stream), (Floats{11, 22, 33, 44}));
 }
 
@@ -122,7 +122,7 @@ TEST_F(Executors, GarbageIsRefused) {
   EXPECT_RECENT_ERROR("argument 'executor' is an aclTensor, but an aclOpExecutor is needed");
 }
 
-TEST_F(Executors, OfTwoThreadsThatLaunchAnExecutorOneWins) {
+TEST_F(Executors, OneOfTwoThreadsLaunchesAnExecutor) {
   constexpr int kRounds = 100;
   const std::array<Stream, 2> streams{make_stream(), make_stream()};
   for (int round = 0; round < kRounds; ++round) {
@@ -142,7 +142,7 @@ TEST_F(Executors, OfTwoThreadsThatLaunchAnExecutorOneWins) {
   }
 }
 
-TEST_F(Executors, OfALaunchAndADestructionOneWins) {
+TEST_F(Executors, ExecutorIsEitherLaunchedOrDestroyed) {
   constexpr int kRounds = 100;
   for (int round = 0; round < kRounds; ++round) {
     out.write({0, 0, 0, 0});
@@ -181,13 +181,13 @@ TEST_F(Executors, RepeatableExecutorRunsUntilDestroyed) {
   EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, aclDestroyAclOpExecutor(executor));
 }
 
-TEST_F(Executors, RepeatableExecutorMayGoWhileLaunchesAreQueued) {
+TEST_F(Executors, RepeatableExecutorMayBeDestroyedWhileLaunchesAreQueued) {
   out.write({0, 0, 0, 0});
   {
     Gate gate(stream);
     aclOpExecutor* executor = prepare(aclnnInplaceAddGetWorkspaceSize, out, b, one);
     ASSERT_ACL(aclSetAclOpExecutorRepeatable(executor));
-    ASSERT_ACL(aclSetAclOpExecutorRepeatable(executor)) << "twice is as good as once";
+    ASSERT_ACL(aclSetAclOpExecutorRepeatable(executor)) << "the second call was refused";
     for (int i = 0; i < 3; ++i) ASSERT_ACL(aclnnInplaceAdd(nullptr, 0, executor, stream));
     EXPECT_ACL(aclDestroyAclOpExecutor(executor));
     EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, aclDestroyAclOpExecutor(executor));
@@ -210,7 +210,7 @@ TEST_F(Executors, RepeatableExecutorOfAnotherFunctionIsRefused) {
 TEST_F(Executors, ThreadsShareARepeatableExecutorUntilOneDestroysIt) {
   constexpr int kRounds = 100;
   constexpr int kLaunches = 5;
-  constexpr int kParts = 300;  // a launch copies for long
+  constexpr int kParts = 300;  // so that a launch takes long to copy them
   std::vector<const aclTensor*> parts;
   for (int i = 0; i < kParts; ++i) parts.push_back(describe(a.address(), {4}).release());
   const TensorListObject list(aclCreateTensorList(parts.data(), parts.size()));
@@ -234,7 +234,7 @@ TEST_F(Executors, ThreadsShareARepeatableExecutorUntilOneDestroysIt) {
   }
 }
 
-TEST_F(Executors, LaunchKeepsTheAddressesThatItWasGiven) {
+TEST_F(Executors, LaunchUsesTheAddressesAtTheTimeOfTheCall) {
   Operand other({4}, {100, 200, 300, 400});
   Operand second({4});
   aclOpExecutor* executor = prepare_add();
@@ -245,7 +245,7 @@ TEST_F(Executors, LaunchKeepsTheAddressesThatItWasGiven) {
   ASSERT_ACL(aclSetOutputTensorAddr(executor, 0, out, second.address()));
   ASSERT_ACL(aclnnAdd(nullptr, 0, executor, stream));
   gate.open();
-  EXPECT_EQ(out.read(stream), (Floats{11, 22, 33, 44})) << "the first launch followed the later address";
+  EXPECT_EQ(out.read(stream), (Floats{11, 22, 33, 44})) << "the first launch used the later address";
   EXPECT_EQ(second.read(stream), (Floats{101, 202, 303, 404}));
   ASSERT_ACL(aclSetTensorAddr(executor, 0, a, other.address()));
   ASSERT_ACL(aclnnAdd(nullptr, 0, executor, stream));
@@ -267,7 +267,7 @@ TEST_F(Executors, RebindingChecksIndexAndMemory) {
   EXPECT_ACL(aclDestroyAclOpExecutor(executor));
 }
 
-TEST_F(Executors, ElementsOfAListAreRebound) {
+TEST_F(Executors, ElementsOfAListCanBeRebound) {
   const aclTensor* parts[] = {describe(a.address(), {4}).release(), describe(b.address(), {4}).release()};
   const TensorListObject list(aclCreateTensorList(parts, 2));
   Operand joined({8});
@@ -307,7 +307,7 @@ TEST_F(Executors, RebindingChecksTensorsAndLists) {
   EXPECT_ACL(aclDestroyAclOpExecutor(cat));
 }
 
-// A function that gives its output the shape of the result.
+// A function that sets the shape of its output.
 class SyncFunctions : public Executors {
  protected:
   Operand numbers{{4}, {1, 0, 1, 0}};
@@ -323,7 +323,7 @@ class SyncFunctions : public Executors {
   }
 };
 
-TEST_F(SyncFunctions, OutputGetsItsShapeAlsoIfTheInputIsGone) {
+TEST_F(SyncFunctions, OutputGetsItsShapeThoughTheInputWasDestroyed) {
   aclOpExecutor* executor = nullptr;
   {
     const TensorObject input = describe(numbers.address(), {4});
@@ -336,7 +336,7 @@ TEST_F(SyncFunctions, OutputGetsItsShapeAlsoIfTheInputIsGone) {
   EXPECT_ACL(aclDestroyTensor(places));
 }
 
-TEST_F(SyncFunctions, OutputThatIsGoneIsRefused) {
+TEST_F(SyncFunctions, DestroyedOutputIsRefused) {
   aclOpExecutor* executor = prepare(aclnnNonzeroGetWorkspaceSize, numbers, places);
   EXPECT_ACL(aclDestroyTensor(places));
   const TensorObject other = describe(numbers.address(), {7, 3});
@@ -345,7 +345,7 @@ TEST_F(SyncFunctions, OutputThatIsGoneIsRefused) {
   EXPECT_EQ(shape_of(other), (Sizes{7, 3})) << "another tensor got the shape of the result";
 }
 
-TEST_F(SyncFunctions, OutputThatGoesWhileTheKernelWaitsIsRefused) {
+TEST_F(SyncFunctions, OutputDestroyedWhileTheKernelWaitsIsRefused) {
   Gate gate(stream);
   aclOpExecutor* executor = prepare(aclnnNonzeroGetWorkspaceSize, numbers, places);
   aclnnStatus code = ACLNN_SUCCESS;
@@ -388,10 +388,10 @@ TEST_F(Executors, ManyThreadsCallAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// In a process of its own, with red zones.
+// In a child process with red zones.
 class ChildZones : public Executors {};
 
-TEST_F(ChildZones, AnOperatorBesideDamageFailsWithItsNameOnce) {
+TEST_F(ChildZones, OperatorNextToADamagedZoneFailsOnceWithItsName) {
   auto* const end =
       reinterpret_cast<uint8_t*>(reinterpret_cast<uintptr_t>(out.address()) + static_cast<uintptr_t>(driver()->alias_offset)) +
       4 * sizeof(float);

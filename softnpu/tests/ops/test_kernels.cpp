@@ -1,4 +1,4 @@
-// One kernel of each kind computes what it should, on dense, strided, offset and empty tensors.
+// One kernel of each kind computes correct results, for dense, strided, offset and empty tensors.
 #include "aclnnop/aclnn_add.h"
 #include "aclnnop/aclnn_adds.h"
 #include "aclnnop/aclnn_batch_norm.h"
@@ -36,14 +36,14 @@ TEST_F(Kernels, AddReadsTransposedOffsetAndExpandedViews) {
   EXPECT_EQ(out.read(stream), (Floats{5, 7, 9, 8, 10, 12}));
 }
 
-TEST_F(Kernels, AddOfAScalarAndInPlace) {
+TEST_F(Kernels, AddTakesScalarsAndWorksInPlace) {
   ASSERT_ACL(CALL(aclnnAdds, stream, a, scalar(2), scalar(3), out));
   EXPECT_EQ(out.read(stream), (Floats{7, 8, 9, 10, 11, 12}));
   ASSERT_ACL(CALL(aclnnInplaceAdd, stream, out, a, scalar(-1)));
   EXPECT_EQ(out.read(stream), Floats(6, 6));
 }
 
-TEST_F(Kernels, LargeAddIsQueuedAndRight) {
+TEST_F(Kernels, LargeAddIsCorrect) {
   constexpr int64_t kCount = 1 << 18;
   Operand big({kCount}, Floats(kCount, 1));
   Operand sum({kCount});
@@ -51,13 +51,13 @@ TEST_F(Kernels, LargeAddIsQueuedAndRight) {
   EXPECT_EQ(sum.read(stream), Floats(kCount, 2));
 }
 
-TEST_F(Kernels, EmptyTensorsNeedNoMemory) {
+TEST_F(Kernels, EmptyTensorsMayHaveNoMemory) {
   const TensorObject empty = describe(nullptr, {0, 3});
   EXPECT_ACL(CALL(aclnnAdd, stream, empty, empty, one, empty));
   EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
-TEST_F(Kernels, MatrixProduct) {
+TEST_F(Kernels, MmTakesATransposedMatrix) {
   const TensorObject transposed = describe(a.address(), {3, 2}, ACL_FLOAT, {1, 3});
   Operand square({2, 2});
   ASSERT_ACL(CALL(aclnnMm, stream, a, transposed, square, int8_t(0)));
@@ -82,7 +82,7 @@ TEST_F(Kernels, AbsentScalarsStayAbsent) {
   EXPECT_EQ(out.read(stream), (Floats{1, 2, 3, 3, 3, 3}));
 }
 
-TEST_F(Kernels, TwoOutputs) {
+TEST_F(Kernels, SortWritesTwoOutputs) {
   const DeviceBuffer memory = make_device_buffer(6 * sizeof(int64_t));
   ASSERT_ACL(CALL(aclnnSort, stream, a, true, int64_t(1), true, out, describe(memory, {2, 3}, ACL_INT64)));
   EXPECT_EQ(out.read(stream), (Floats{3, 2, 1, 6, 5, 4}));
@@ -107,7 +107,7 @@ TEST_F(Kernels, OptionalTensorsMayBeNull) {
   EXPECT_EQ(mean.read(stream), (Floats{2}));
 }
 
-TEST_F(Kernels, ListOfTensors) {
+TEST_F(Kernels, CatTakesAListOfTensors) {
   const aclTensor* parts[] = {describe(a.address(), {2, 3}).release(),
                               describe(a.address(), {2, 1}, ACL_FLOAT, {3, 1}).release()};
   const TensorListObject list(aclCreateTensorList(parts, 2));
@@ -116,7 +116,7 @@ TEST_F(Kernels, ListOfTensors) {
   EXPECT_EQ(joined.read(stream), (Floats{1, 2, 3, 1, 4, 5, 6, 4}));
 }
 
-TEST_F(Kernels, ListOfScalarsAndListOfOutputs) {
+TEST_F(Kernels, ForeachTakesAListOfScalarsAndAListOfOutputs) {
   const aclTensor* inputs[] = {describe(a.address(), {3}).release(), describe(a.address(), {2}).release()};
   const aclTensor* outputs[] = {describe(out.address(), {3}).release(),
                                 describe(out.address(), {2}, ACL_FLOAT, {1}, 3).release()};
@@ -130,7 +130,7 @@ TEST_F(Kernels, ListOfScalarsAndListOfOutputs) {
   EXPECT_ACL(aclDestroyScalarList(values));
 }
 
-TEST_F(Kernels, StringsAndFlagsArrive) {
+TEST_F(Kernels, StringsAndFlagsReachTheKernel) {
   Operand zeros({2, 3}, Floats(6, 0));
   std::string approximate = "tanh";
   ASSERT_ACL(CALL(aclnnGeluBackwardV2, stream, a, zeros, approximate.data(), out));
@@ -153,7 +153,7 @@ TEST_F(Kernels, StringsAndFlagsArrive) {
   EXPECT_ACL(aclDestroyBoolArray(wanted));
 }
 
-TEST_F(Kernels, SyncFunctionShrinksTheViewOfItsOutput) {
+TEST_F(Kernels, SyncFunctionSetsTheShapeOfItsOutput) {
   Operand sparse({4}, {0, 7, 0, 8});
   const DeviceBuffer memory = make_device_buffer(4 * sizeof(int64_t));
   const TensorObject found = describe(memory, {4, 1}, ACL_INT64);

@@ -1,5 +1,5 @@
-// The objects that operators take: what they hold is what was given, wrong contents are refused at once, and so are handles of
-// objects that are gone or never were.
+// The arguments of operators: objects return their attributes; wrong attributes are refused, and so are handles of destroyed
+// objects and garbage.
 #include <array>
 #include <functional>
 #include <set>
@@ -40,7 +40,7 @@ aclScalarList* make_scalar_list(const std::vector<const aclScalar*>& scalars) {
   return aclCreateScalarList(scalars.data(), scalars.size());
 }
 
-TEST_F(Objects, TensorKeepsWhatItWasMadeOf) {
+TEST_F(Objects, TensorReturnsItsAttributes) {
   const Sizes sizes{2, 3};
   const Sizes strides{1, 2};
   const Sizes storage{10};
@@ -68,7 +68,7 @@ TEST_F(Objects, TensorWithoutStridesIsDense) {
   EXPECT_EQ(read_dims(aclGetViewStrides, tensor), (Sizes{12, 4, 1}));
 }
 
-TEST_F(Objects, TensorOfNoDimensionsTakesNullAndOfManyTakesHundredTwentyEight) {
+TEST_F(Objects, TensorHasZeroToHundredTwentyEightDimensions) {
   EXPECT_EQ(read_dims(aclGetViewShape,
                       TensorObject(aclCreateTensor(nullptr, 0, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, nullptr))),
             Sizes{});
@@ -145,7 +145,7 @@ TEST_F(Objects, NullIsRefusedWithTheNameOfTheArgument) {
   EXPECT_RECENT_ERROR("'value' is null");
 }
 
-TEST_F(Objects, InitTensorThatIsRefusedLeavesTheTensor) {
+TEST_F(Objects, RefusedInitTensorDoesNotChangeTheTensor) {
   const TensorObject tensor = describe(nullptr, {2, 3});
   const Sizes bad{-1};
   EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID,
@@ -183,10 +183,10 @@ TEST_F(Objects, HandleOfADestroyedTensorNeverNamesAnother) {
   EXPECT_NE(next.get(), gone);
   EXPECT_NE(next.get(), after_next.get());
   EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, aclDestroyTensor(gone));
-  EXPECT_EQ(read_dims(aclGetViewShape, next), Sizes{3}) << "the destruction of one tensor reached another";
+  EXPECT_EQ(read_dims(aclGetViewShape, next), Sizes{3}) << "destroying one tensor changed another";
 }
 
-TEST_F(Objects, DestroyedTensorIsRefusedByWhateverReadsOrChangesIt) {
+TEST_F(Objects, DestroyedTensorIsRefusedByAllFunctions) {
   aclTensor* const gone = describe(nullptr, {2}).release();
   EXPECT_ACL(aclDestroyTensor(gone));
   int64_t* values = nullptr;
@@ -256,14 +256,14 @@ TEST_F(Objects, ObjectOfAnotherKindIsRefused) {
   EXPECT_RECENT_ERROR("argument 'tensor' is an aclScalar, but an aclTensor is needed");
 }
 
-TEST_F(Objects, ListSaysWhichElementsWereDestroyedBefore) {
+TEST_F(Objects, DestroyListNamesElementsThatWereDestroyedBefore) {
   aclTensor* const first = describe(nullptr, {1}).release();
   aclTensor* const second = describe(nullptr, {2}).release();
   aclTensorList* const list = make_tensor_list({first, second, nullptr});
   EXPECT_ACL(aclDestroyTensor(first));
   EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, aclDestroyTensorList(list));
   EXPECT_RECENT_ERROR("argument 'array[0]' is an aclTensor that was destroyed already");
-  EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, aclDestroyTensor(second)) << "a list keeps the elements after a bad one";
+  EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, aclDestroyTensor(second)) << "elements after a bad one were not destroyed";
   EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, aclDestroyTensorList(list));
 }
 
@@ -312,7 +312,7 @@ TEST_F(Objects, ManyObjectsOfManyThreadsAreDifferent) {
   }
 }
 
-TEST_F(Objects, OfTwoThreadsThatDestroyATensorOneWins) {
+TEST_F(Objects, OneOfTwoThreadsDestroysATensor) {
   constexpr int kRounds = 500;
   for (int round = 0; round < kRounds; ++round) {
     aclTensor* const tensor = describe(nullptr, {1}).release();

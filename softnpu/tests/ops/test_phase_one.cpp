@@ -1,4 +1,4 @@
-// What phase one refuses, and how it says so: the argument and the reason.
+// The refusals of phase one, which name the argument and the reason.
 #include <cmath>
 
 #include "aclnnop/aclnn_add.h"
@@ -41,7 +41,7 @@ TEST_F(PhaseOne, NullTensorScalarAndResultsAreRefused) {
   EXPECT_RECENT_ERROR("'executor' is null");
 }
 
-TEST_F(PhaseOne, TypesThatTheDeviceLacksAreRefused) {
+TEST_F(PhaseOne, UnsupportedTypesAndFormatsAreRefused) {
   const TensorObject odd = describe(a.address(), {2, 3}, ACL_INT4);
   EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, CALL(aclnnAdd, stream, odd, b, one, out));
   EXPECT_RECENT_ERROR("'self'");
@@ -69,7 +69,7 @@ TEST_F(PhaseOne, ShapesThatDoNotFitAreRefused) {
   EXPECT_RECENT_ERROR("Dimension out of range");
 }
 
-TEST_F(PhaseOne, CallThatPassedBeforeDoesNotExcuseAnother) {
+TEST_F(PhaseOne, CallsWithOtherShapesAreCheckedAgain) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_ACL(CALL(aclnnAdd, stream, a, b, one, out));
     const Operand wide({2, 4});
@@ -147,7 +147,7 @@ TEST_F(PhaseOne, EmptyTensorsMayHaveLargeSizes) {
   EXPECT_ACL(aclrtSynchronizeStream(stream));
 }
 
-TEST_F(PhaseOne, PinnedHostMemoryIsTaken) {
+TEST_F(PhaseOne, PinnedHostMemoryIsAccepted) {
   const PinnedBuffer pinned = make_pinned_buffer(6 * sizeof(float));
   std::fill_n(static_cast<float*>(pinned.get()), 6, 2.0f);
   EXPECT_ACL(CALL(aclnnAdd, stream, describe(pinned, {2, 3}), b, one, out));
@@ -180,7 +180,7 @@ TEST_F(PhaseOne, NullListsAreRefused) {
   EXPECT_ACL(aclDestroyScalarList(scalars));
 }
 
-TEST_F(PhaseOne, EmptyListsAndOptionalListsThatAreNullAreTaken) {
+TEST_F(PhaseOne, EmptyListsAndNullOptionalListsAreAccepted) {
   const TensorListObject empty(aclCreateTensorList(nullptr, 0));
   EXPECT_ACL(CALL(aclnnForeachZeroInplace, stream, empty));
   const aclTensor* parameters[] = {describe(a.address(), {2, 3}).release()};
@@ -193,7 +193,7 @@ TEST_F(PhaseOne, EmptyListsAndOptionalListsThatAreNullAreTaken) {
   EXPECT_EQ(a.read(stream), (Floats{0, 1, 2, 3, 4, 5}));
 }
 
-// What phase one says about an object that is gone, of whatever kind, also if a call like this one has passed before.
+// Destroyed objects of every kind are refused, also if a call with the same signature has passed before.
 TEST_F(PhaseOne, DestroyedObjectsAreRefused) {
   for (int i = 0; i < 2; ++i) {
     ASSERT_ACL(CALL(aclnnAdd, stream, a, b, one, out));

@@ -1,4 +1,5 @@
-// The argument rules of the device table: phase one refuses what breaks one, and names the argument, the rule and the values.
+// The argument rules of the device table. Phase one refuses a call that breaks a rule, and names the argument, the rule and the
+// values.
 #include "aclnnop/aclnn_any.h"
 #include "aclnnop/aclnn_embedding.h"
 #include "aclnnop/aclnn_foreach_add_list_v2.h"
@@ -22,14 +23,14 @@ class Rules : public OpsFixture {
     const std::vector<const aclTensor*> items(tensors.begin(), tensors.end());
     return TensorListObject(aclCreateTensorList(items.data(), items.size()));
   }
-  // A tensor of its own in the memory of an operand; a list destroys it.
+  // A new tensor in the memory of an operand. A list destroys it.
   aclTensor* view(const Operand& operand, const Sizes& sizes) { return describe(operand.address(), sizes).release(); }
 
   Stream stream = make_stream();
   aclTensor* const absent = nullptr;
 };
 
-TEST_F(Rules, LetterIsOneSizeEverywhere) {
+TEST_F(Rules, SameLetterMeansSameSize) {
   const DeviceBuffer memory = make_device_buffer(64);
   const TensorObject indices = describe(memory, {3}, ACL_INT64);
   const Operand weight({4, 2}), right({3, 2}), narrow({3, 1}), flat({6}), numbers({3});
@@ -44,7 +45,7 @@ TEST_F(Rules, LetterIsOneSizeEverywhere) {
   EXPECT_RECENT_ERROR("dtype(indices) in int32 int64; indices is float32");
 }
 
-TEST_F(Rules, NumbersOfAnArrayAreSizes) {
+TEST_F(Rules, PatternCanDescribeAnArray) {
   const Operand input({2, 3}), out({2, 3}), weight({3}), wide({4}), mean({2, 1});
   EXPECT_ACL(CALL(aclnnLayerNorm, stream, input, int_array({3}), weight, absent, 1e-5, out, mean, absent));
   EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID,
@@ -94,7 +95,7 @@ TEST_F(Rules, OutputHasTheCommonShapeOfTheInputs) {
   EXPECT_RECENT_ERROR("'out' has shape [2, 2, 3], but the inputs broadcast to [2, 3]");
 }
 
-TEST_F(Rules, ReductionDecidesTheShapeOfItsOutput) {
+TEST_F(Rules, OutputOfAReductionHasTheReducedShape) {
   const DeviceBuffer memory = make_device_buffer(16);
   const Operand a({2, 3});
   const TensorObject rows = describe(memory, {2}, ACL_BOOL), kept = describe(memory, {2, 1}, ACL_BOOL);
@@ -104,7 +105,7 @@ TEST_F(Rules, ReductionDecidesTheShapeOfItsOutput) {
   EXPECT_ACL_ERROR(ACLNN_ERR_PARAM_INVALID, CALL(aclnnAny, stream, a, int_array({2}), false, rows));
 }
 
-TEST_F(Rules, ListsAreOfOneLengthAndShape) {
+TEST_F(Rules, ListsHaveTheSameLengthAndShapes) {
   const Operand memory({8});
   const auto two = [&] { return list({view(memory, {2}), view(memory, {3})}); };
   EXPECT_ACL(CALL(aclnnForeachAddListV2, stream, two(), two(), scalar(1), two()));
@@ -116,7 +117,7 @@ TEST_F(Rules, ListsAreOfOneLengthAndShape) {
   EXPECT_RECENT_ERROR("'x2[1]' of shape [4] should be as x2[S...], where S = [3]");
 }
 
-TEST_F(Rules, ListMayBeEmptyWhereTheRowSaysSo) {
+TEST_F(Rules, ListMayBeEmptyIfTheRuleAllowsIt) {
   const Operand memory({8}), other({8});
   const TensorListObject params = list({view(memory, {4})}), grads = list({view(other, {4})}), none = list({});
   EXPECT_ACL(CALL(aclnnSoftFusedSgd, stream, params, grads, none, 0, 0, 0.1, 0, false, false, true, absent, absent));
@@ -124,7 +125,7 @@ TEST_F(Rules, ListMayBeEmptyWhereTheRowSaysSo) {
                    CALL(aclnnSoftFusedSgd, stream, params, none, none, 0, 0, 0.1, 0, false, false, true, absent, absent));
 }
 
-TEST_F(Rules, MatricesLieByColumns) {
+TEST_F(Rules, MatricesMustBeInColumnMajorOrder) {
   const Operand matrix({2, 2}, {4, 2, 2, 3});
   const DeviceBuffer memory = make_device_buffer(4);
   const TensorObject info = describe(memory, {1}, ACL_INT32);
@@ -134,7 +135,7 @@ TEST_F(Rules, MatricesLieByColumns) {
   EXPECT_RECENT_ERROR("by_columns(selfRef)");
 }
 
-TEST_F(Rules, OutputOfASyncFunctionIsDense) {
+TEST_F(Rules, OutputOfASyncFunctionMustBeDense) {
   const Operand a({2}, {1, 1});
   const DeviceBuffer memory = make_device_buffer(64);
   const TensorObject strided = describe(memory, {2, 1}, ACL_INT64, {2, 1});
@@ -142,8 +143,8 @@ TEST_F(Rules, OutputOfASyncFunctionIsDense) {
   EXPECT_RECENT_ERROR("argument 'out' should be dense");
 }
 
-// ATen's softmax writes its output as if it were dense.
-TEST_F(Rules, NothingBetweenTheElementsOfAnOutputIsWritten) {
+// ATen's softmax writes its output as a dense tensor.
+TEST_F(Rules, GapsBetweenElementsOfAnOutputAreNotWritten) {
   const Operand a({2, 2}, {1, 1, 1, 1});
   Operand memory({8}, {9, 9, 9, 9, 9, 9, 9, 9});
   const TensorObject strided = describe(memory.address(), {2, 2}, ACL_FLOAT, {4, 2});
@@ -151,7 +152,7 @@ TEST_F(Rules, NothingBetweenTheElementsOfAnOutputIsWritten) {
   EXPECT_EQ(memory.read(stream), (Floats{0.5, 9, 0.5, 9, 0.5, 9, 0.5, 9}));
 }
 
-// A call like an earlier one is not checked again; one with other sizes is.
+// A call with a signature that has passed is not checked again. A call with other sizes is.
 TEST_F(Rules, EachNewShapeIsChecked) {
   const Operand x({2, 6}), out({2, 3}), other({4, 3});
   for (int round = 0; round < 3; ++round) {

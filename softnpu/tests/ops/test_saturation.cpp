@@ -1,4 +1,4 @@
-// A device that aclrtSetDeviceSatMode asked to saturate: results, and the overflow flag that aclrtGetOverflowStatus reads.
+// A device in saturation mode (aclrtSetDeviceSatMode): results, and the overflow flag that aclrtGetOverflowStatus reads.
 #include <cmath>
 #include <limits>
 
@@ -36,7 +36,7 @@ TEST_F(Saturation, OverflowGivesTheLargestNumberAndSetsTheFlag) {
   ASSERT_ACL(CALL(aclnnMuls, stream, a, scalar(2), out));
   EXPECT_EQ(out.read(stream), (Floats{kLargest, -kLargest}));
   EXPECT_TRUE(flag());
-  EXPECT_FALSE(flag()) << "it was reset";
+  EXPECT_FALSE(flag()) << "the flag was not reset";
   ASSERT_ACL(CALL(aclnnMuls, stream, a, scalar(1), out));
   EXPECT_FALSE(flag());
 }
@@ -48,7 +48,7 @@ TEST_F(Saturation, InfiniteArgumentsAreTheLargestNumberAndSetNoFlag) {
   EXPECT_FALSE(flag());
 }
 
-TEST_F(Saturation, CopiesMoveInfinityAsItIs) {
+TEST_F(Saturation, CopiesKeepInfinity) {
   const Operand a({2}, {kInfinity, 1});
   ASSERT_ACL(CALL(aclnnInplaceCopy, stream, out, a));
   EXPECT_EQ(out.read(stream), (Floats{kInfinity, 1}));

@@ -1,4 +1,5 @@
-// A kernel that runs in the call that launched it does not see the caller's dispatch state, nor does the caller see the kernel.
+// The dispatch state of the caller does not reach a kernel that runs in the launching call, and the caller does not see the
+// kernel.
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
@@ -27,10 +28,10 @@ TEST_F(Scope, AutocastDoesNotReachTheKernel) {
   ASSERT_ACL(CALL(aclnnMm, stream, a, unit, out, int8_t(0)));
   ASSERT_ACL(CALL(aclnnRoll, stream, out, int_array({0}), int_array({0}), out));
   at::autocast::set_autocast_enabled(at::kCPU, false);
-  EXPECT_EQ(out.read(stream)[0], 1.001f) << "it was rounded to bfloat16";
+  EXPECT_EQ(out.read(stream)[0], 1.001f) << "the result was rounded to bfloat16";
 }
 
-TEST_F(Scope, FirstCallInInferenceModeDoesNotSpoilLaterOnes) {
+TEST_F(Scope, FirstCallInInferenceModeDoesNotAffectLaterCalls) {
   std::thread([this] {  // a thread without alias tensors
     ASSERT_ACL(aclrtSetDevice(0));
     {

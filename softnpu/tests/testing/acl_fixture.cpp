@@ -24,9 +24,9 @@
 namespace softnpu::test {
 namespace {
 
-constexpr auto kGateLimit = kPatience + 30s;  // a gate that nobody opens must not hang the run
+constexpr auto kGateLimit = kPatience + 30s;  // a gate that is not opened must not hang the run
 
-// Callbacks may be dropped without a word, so that nobody knows when their functions can go: they stay.
+// Keeps the functions of callbacks for ever: a callback may be dropped without notice, so that its end is not known.
 std::function<void()>* keep(std::function<void()> function) {
   static std::mutex mutex;
   static auto* kept = new std::list<std::function<void()>>;
@@ -42,7 +42,7 @@ struct TaskBody {
   std::function<aclError(char*)> run;
 };
 
-// Kinds live for ever: a task may be named in an error long after it ran.
+// Kinds are never destroyed: an error may name a task long after it ran.
 const SoftnpuTaskKind& kind_of(const Task& task) {
   static std::mutex mutex;
   static auto* kinds = new std::map<std::pair<std::string, uint32_t>, SoftnpuTaskKind>;
@@ -62,7 +62,7 @@ const SoftnpuTaskKind& kind_of(const Task& task) {
 template <typename Owner>
 Owner owned(const char* what, aclError code, void* handle) {
   if (code == ACL_SUCCESS) return Owner(handle);
-  ADD_FAILURE() << what << " could not be made: " << code_text(code) << "\n" << recent_error();
+  ADD_FAILURE() << what << " could not be created: " << code_text(code) << "\n" << recent_error();
   return Owner();
 }
 
@@ -85,7 +85,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& strings) {
   return result;
 }
 
-// Reads until everybody closed the other end; false if that lasts too long.
+// Reads until the other end is closed. False if that takes too long.
 bool read_all(int file, milliseconds limit, std::string& text) {
   const auto end = std::chrono::steady_clock::now() + limit;
   for (;;) {
@@ -201,7 +201,7 @@ bool Flag::is_set() const { return within(0ms); }
 
 bool Flag::within(milliseconds span) const {
   std::unique_lock lock(state_->mutex);
-  // The system clock: a wait on the steady clock is not seen by TSan of g++ 12.
+  // The system clock: TSan of g++ 12 does not know waits on the steady clock.
   return state_->changed.wait_until(lock, std::chrono::system_clock::now() + span, [&] { return state_->is_set; });
 }
 

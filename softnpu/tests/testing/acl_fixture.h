@@ -1,5 +1,5 @@
-// What the tests of an AscendCL device share. Only the C ABI is used, so they run on whichever libascendcl is loaded (see
-// main.cpp); what softnpu alone can do goes through REQUIRE_SOFTNPU.
+// Helpers for the tests of an AscendCL device. They use only the C ABI, so that they work with every libascendcl (main.cpp).
+// Tests of features that only softnpu has begin with REQUIRE_SOFTNPU.
 //
 //   TEST_F(AclFixture, LaterTasksWaitForTheCallback) {
 //     Stream stream = make_stream();
@@ -30,12 +30,12 @@ namespace softnpu::test {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
-// How long a test waits for what must happen: so long that only a fault takes longer, however busy the machine is.
+// The time limit for something that must happen. Only a fault takes longer, also on a busy machine.
 constexpr milliseconds kPatience = 60s;
 constexpr auto kPatienceMs = int32_t(kPatience.count());
 
-// Each test starts initialised, with device 0 current on its thread, and ends with an idle, reset device: work that failed
-// without anybody asking is a failure of the test.
+// Each test starts with device 0 current on its thread, and ends with an idle device that is reset. A failed task whose error the
+// test did not read fails the test.
 class AclFixture : public ::testing::Test {
  protected:
   void SetUp() override;
@@ -45,19 +45,19 @@ class AclFixture : public ::testing::Test {
   aclrtContext context_ = nullptr;
 };
 
-// The text of aclGetRecentErrMsg, "" if there is none. Taking it clears it.
+// The text of aclGetRecentErrMsg, "" if there is none. Clears it.
 std::string recent_error();
 // "ACL_ERROR_RT_PARAM_INVALID (107000)".
 std::string code_text(aclError code);
 
-// The call succeeds / gives exactly `code`; otherwise code, name and recent error are shown.
+// The call succeeds, or returns exactly `code`. The failure message has code, name and recent error.
 #define EXPECT_ACL(call) EXPECT_PRED_FORMAT1(::softnpu::test::succeeds, call)
 #define ASSERT_ACL(call) ASSERT_PRED_FORMAT1(::softnpu::test::succeeds, call)
 #define EXPECT_ACL_ERROR(code, call) EXPECT_PRED_FORMAT2(::softnpu::test::fails_with, code, call)
 #define ASSERT_ACL_ERROR(code, call) ASSERT_PRED_FORMAT2(::softnpu::test::fails_with, code, call)
-// The call fails, whatever the code, and leaves a recent error; takes it.
+// The call fails with any code and sets the recent error. Clears the recent error.
 #define EXPECT_REFUSED(call) EXPECT_PRED_FORMAT1(::softnpu::test::is_refused, call)
-// The recent error has `words` in it; takes it.
+// The recent error contains `words`. Clears the recent error.
 #define EXPECT_RECENT_ERROR(words) EXPECT_PRED_FORMAT2(::softnpu::test::contains, ::softnpu::test::recent_error(), words)
 
 ::testing::AssertionResult succeeds(const char* expression, aclError code);
@@ -66,7 +66,7 @@ std::string code_text(aclError code);
 ::testing::AssertionResult contains(const char* text_expression, const char* words_expression, const std::string& text,
                                     const std::string& words);
 
-// Owns what one of the aclrtCreate functions made. Converts to the plain handle.
+// Owns a handle of one of the aclrtCreate functions. Converts to the plain handle.
 template <aclError (*kDestroy)(void*)>
 class Owned {
  public:
@@ -96,20 +96,20 @@ using Context = Owned<aclrtDestroyContext>;
 using DeviceBuffer = Owned<aclrtFree>;
 using PinnedBuffer = Owned<aclrtFreeHost>;
 
-// A failure to make it is a failure of the test; the result is then null.
+// If the creation fails, the test fails and the result is null.
 Stream make_stream(uint32_t priority = 0, uint32_t flags = ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC);
 Event make_event(uint32_t flags = ACL_EVENT_SYNC);
 Context make_context(int32_t device = 0);
 DeviceBuffer make_device_buffer(size_t bytes);
 PinnedBuffer make_pinned_buffer(size_t bytes);
 
-// Set once, on any thread. Copies are the same flag.
+// Is set once, by any thread. Copies share the same flag.
 class Flag {
  public:
   Flag();
   void set() const;
   bool is_set() const;
-  // Whether it is set now or becomes so before `span` has passed.
+  // Whether it is set before `span` has passed.
   bool within(milliseconds span) const;
 
  private:
@@ -119,11 +119,11 @@ class Flag {
 
 // Runs `function` in the stream's order, as a host callback.
 aclError run_on(aclrtStream stream, std::function<void()> function);
-// Set when the stream gets there.
+// A flag that the stream sets.
 Flag signal_when_run(aclrtStream stream);
 
-// Holds a stream with a host callback until opened, or for longer than kPatience. Declare it after the stream: the gate then
-// opens before the stream's destructor waits.
+// Holds a stream with a host callback until it is opened, or for longer than kPatience. Declare it after the stream, so that the
+// gate opens before the destructor of the stream waits.
 class Gate {
  public:
   explicit Gate(aclrtStream stream);
@@ -132,9 +132,9 @@ class Gate {
   ~Gate() { open(); }
 
   void open() const { opened_.set(); }
-  // Set when the stream's thread stands at the gate.
+  // Is set when the callback has begun.
   const Flag& entered() const { return entered_; }
-  // Set when it went on.
+  // Is set when the callback ends.
   const Flag& left() const { return left_; }
 
  private:
@@ -143,10 +143,10 @@ class Gate {
   Flag left_;
 };
 
-// Whether `condition` becomes true before `span` has passed; for what can only be polled.
+// Polls `condition`. Whether it becomes true before `span` has passed.
 bool eventually(const std::function<bool()>& condition, milliseconds span = kPatience);
 
-// Whether that thread of this process (gettid) sleeps for some 20 ms from now on, as one that waits does. False for 0.
+// Whether a thread of this process (its TID) sleeps for about 20 ms from now on, as a waiting thread does. False for 0.
 bool falls_asleep(int thread);
 
 // The private driver of softnpu; null on another device.
@@ -162,17 +162,17 @@ struct Task {
   uint32_t flags = 0;
 
   static constexpr uint64_t kSmallCost = 1;                  // runs in the launching call if the stream is idle
-  static constexpr uint64_t kLargeCost = uint64_t{1} << 30;  // is queued
+  static constexpr uint64_t kLargeCost = uint64_t{1} << 30;  // is always queued
 };
 aclError launch(aclrtStream stream, Task task);
 // Fails with `code` and `message`.
 Task failing_task(const char* name, aclError code = ACL_ERROR_RT_AICORE_EXCEPTION, std::string message = "it broke");
-// Functions of tasks that were not destroyed yet: 0 once every task was released.
+// The number of tasks that were launched and not released.
 int live_tasks();
 
-// The result of running tests of this program in a process of its own.
+// The result of tests of this program that ran in a child process.
 struct Child {
-  int exit_code = -1;  // minus the signal's number if one ended it
+  int exit_code = -1;  // minus the number of the signal, if a signal ended it
   bool timed_out = false;
   std::string output;  // stdout and stderr
 

@@ -1,4 +1,4 @@
-// Known contents, and their way to and from the device.
+// Buffers with known contents, and copies of them to and from the device.
 #pragma once
 
 #include <cstring>
@@ -44,6 +44,14 @@ inline PinnedBuffer pinned_copy_of(const Bytes& contents) {
   std::memcpy(buffer, contents.data(), contents.size());
   return buffer;
 }
+
+// Whether a test may use the same memory on two streams at once, as a broken program would. Under TSan it must not: TSan would
+// report the race on the contents.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kRacesOnMemory = false;
+#else
+inline constexpr bool kRacesOnMemory = true;
+#endif
 
 inline void* at(void* base, ptrdiff_t offset) { return static_cast<std::byte*>(base) + offset; }
 

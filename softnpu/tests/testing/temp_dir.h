@@ -1,4 +1,4 @@
-// A folder that is gone with the object.
+// A temporary folder. The destructor removes it.
 #pragma once
 
 #include <cstdlib>
@@ -28,7 +28,7 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-// "" where there is no such file.
+// The contents of a file; "" if there is no such file.
 inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

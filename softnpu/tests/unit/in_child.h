@@ -1,4 +1,6 @@
-// Runs code in a process of its own, because settings are read once per process.
+// Runs code in a child process, because settings are read once per process.
+//
+//   const ChildOutput output = in_child({{"SOFTNPU_LAUNCH", "queue"}}, [] { return std::string("result"); });
 #pragma once
 
 #include <sys/wait.h>
@@ -14,7 +16,7 @@ namespace softnpu {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// What the child returned, then what it wrote to stdout and stderr, in this order.
+// The result of the child, and its output on stdout and stderr.
 struct ChildOutput {
   std::string result;
   std::string printed;

@@ -1,4 +1,4 @@
-// The memory of the race check against a model that keeps every byte.
+// The access map of the race check, compared with a model that stores every byte.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -29,7 +29,7 @@ Access access(uint32_t stream, Ticket ticket) {
   return {.stream = stream, .atomic = false, .ticket = ticket, .task = "task", .origin = nullptr};
 }
 
-TEST(AccessMap, KnowsWhatAModelOfBytesKnows) {
+TEST(AccessMap, AgreesWithAModelOfBytes) {
   std::minstd_rand random(1);
   for (int round = 0; round < 200; ++round) {
     AccessMap map;
@@ -74,7 +74,7 @@ TEST(AccessMap, KnowsWhatAModelOfBytesKnows) {
   }
 }
 
-TEST(AccessMap, NeighboursThatKnowTheSameAreOne) {
+TEST(AccessMap, NeighboursWithTheSameContentsAreMerged) {
   AccessMap map;
   for (uintptr_t i = 0; i < 100; ++i) map.write({i, i + 1}, access(1, 1));
   EXPECT_EQ(map.size(), 1u);
@@ -95,7 +95,7 @@ TEST(AccessMap, DoesNotGrowWithTime) {
     }
     most = std::max(most, map.size());
   }
-  EXPECT_EQ(most, 100u) << "a part that was read and one that was not, for each tensor";
+  EXPECT_EQ(most, 100u) << "expected: for each tensor a part that was read and one that was not";
   map.forget_if(always);
   EXPECT_EQ(map.size(), 0u);
 }

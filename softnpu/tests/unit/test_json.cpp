@@ -33,7 +33,7 @@ TEST(Json, EveryKindIsRead) {
   EXPECT_TRUE(json.find("")->array()->empty());
 }
 
-TEST(Json, AccessorsAnswerNullForAnotherKind) {
+TEST(Json, AccessorsReturnNullForAnotherKind) {
   const Json json = parsed("true");
   EXPECT_EQ(json.number(), nullptr);
   EXPECT_EQ(json.string(), nullptr);
@@ -44,7 +44,7 @@ TEST(Json, AccessorsAnswerNullForAnotherKind) {
   EXPECT_EQ(json.integer(), std::nullopt);
 }
 
-TEST(Json, IntegersLoseNoDigit) {
+TEST(Json, IntegersAreExact) {
   EXPECT_EQ(parsed("-9007199254740992").integer(), -9007199254740992);
   EXPECT_EQ(parsed("1e3").integer(), 1000);
   EXPECT_EQ(parsed("1.5").integer(), std::nullopt);
@@ -58,7 +58,7 @@ TEST(Json, EscapesBecomeUtf8) {
   EXPECT_EQ(*parsed("\"\u00e9\"").string(), "\u00e9");
 }
 
-TEST(Json, MistakesAreNamedWithTheirPlace) {
+TEST(Json, ErrorsNameLineAndColumn) {
   EXPECT_EQ(mistake(""), "1:1: expected a value before the end");
   EXPECT_EQ(mistake("{\n  \"a\" 1}"), "2:7: expected ':' after the name");
   EXPECT_EQ(mistake("[1 2]"), "1:4: expected ',' or ']'");

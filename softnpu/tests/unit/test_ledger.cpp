@@ -1,4 +1,4 @@
-// Busy time of the ledger. What it counts of memory shows through the C ABI: softnpu/tests/test_ledger.cpp.
+// The busy time of the ledger. softnpu/tests/test_ledger.cpp tests the rest through the C ABI.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -24,11 +24,11 @@ TEST(BusyTime, IsTheSumOverStreams) {
   const BusyTime after = ledger.busy_time(1);
   EXPECT_GE(after.total, during.total);
   EXPECT_LE(after.total, 2 * (after.now - before.now));
-  EXPECT_EQ(ledger.busy_time(1).total, after.total) << "it grows while nothing runs";
-  EXPECT_EQ(ledger.busy_time(0).total.count(), 0) << "devices are counted apart";
+  EXPECT_EQ(ledger.busy_time(1).total, after.total) << "the busy time grew while nothing ran";
+  EXPECT_EQ(ledger.busy_time(0).total.count(), 0) << "the time of another device was added";
 }
 
-TEST(BusyTime, IsNeverSeenHalfChanged) {
+TEST(BusyTime, IsReadConsistently) {
   const test::TempDir folder;
   Ledger ledger(folder.path().string());
   const BusyTime before = ledger.busy_time(0);

@@ -45,7 +45,7 @@ class Log : public testing::Test {
   const fs::path folder_;
 };
 
-TEST_F(Log, LineHasTheKnownLayout) {
+TEST_F(Log, LineHasTheLayoutOfCann) {
   run({}, [] { SOFTNPU_LOG(kError, "stream ", 7, "\nis gone\n"); });
   ASSERT_EQ(files().size(), 1u);
   const std::regex layout(
@@ -70,7 +70,7 @@ TEST_F(Log, LevelsBelowTheLimitAreNotFormatted) {
   EXPECT_EQ(content(files()[0]).find("DEBUG"), std::string::npos);
 }
 
-TEST_F(Log, NothingIsMadeWithoutALine) {
+TEST_F(Log, NoFileIsCreatedWithoutALine) {
   run({{"ASCEND_GLOBAL_LOG_LEVEL", "4"}, {"ASCEND_GLOBAL_EVENT_ENABLE", "1"}}, [] {
     SOFTNPU_LOG(kError, "x");
     SOFTNPU_LOG_EVENT("x");
@@ -87,7 +87,7 @@ TEST_F(Log, EventsNeedTheirSwitch) {
   EXPECT_EQ(content(files()[0]).find("[EVENT] RUNTIME("), 0u);
 }
 
-TEST_F(Log, StdoutComesInAddition) {
+TEST_F(Log, StdoutIsWrittenInAdditionToTheFile) {
   const auto output = run({{"ASCEND_SLOG_PRINT_TO_STDOUT", "1"}}, [] { app_log(LogLevel::kError, {"dir/a.c", 3, "f"}, "both"); });
   ASSERT_EQ(files().size(), 1u);
   EXPECT_EQ(output.printed, content(files()[0]));
@@ -141,7 +141,7 @@ TEST_F(Log, ForkWhileOtherThreadsWriteDoesNotBlockTheChild) {
   EXPECT_EQ(output.printed, "");
 }
 
-TEST_F(Log, FullFilesAreFollowedAndFiveAreKept) {
+TEST_F(Log, FullFilesAreRotatedAndFiveAreKept) {
   run({}, [] {
     const std::string message(1 << 20, 'x');
     for (int i = 0; i < 130; ++i) SOFTNPU_LOG(kError, message);

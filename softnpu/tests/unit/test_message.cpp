@@ -9,30 +9,30 @@ namespace {
 
 bool ends_with(const std::string& text, std::string_view end) { return std::string_view(text).ends_with(end); }
 
-TEST(Text, ANumberOfOneByteIsANumber) {
+TEST(Text, OneByteIntegersArePrintedAsNumbers) {
   EXPECT_EQ(text(int8_t(0), " ", int8_t(-128), " ", uint8_t(0), " ", uint8_t(255), "."), "0 -128 0 255.");
 }
 
-TEST(Text, TruthValuesAndCharacters) { EXPECT_EQ(text(true, " ", false, " ", 'c', "."), "true false c."); }
+TEST(Text, BoolsAndCharactersArePrinted) { EXPECT_EQ(text(true, " ", false, " ", 'c', "."), "true false c."); }
 
-TEST(Text, WhatFollowsANullPointerIsNotLost) {
+TEST(Text, TextAfterANullPointerIsKept) {
   const char* const none = nullptr;
   char* const none_either = nullptr;
   EXPECT_EQ(text("a ", none, " b ", none_either, " c"), "a null b null c");
 }
 
-TEST(Text, BytesOfAStringStay) {
+TEST(Text, BytesOfAStringAreKept) {
   EXPECT_EQ(text(std::string("a\0b\xFF", 4), "c"), std::string("a\0b\xFF"
                                                                "c",
                                                                5));
 }
 
-TEST(Message, AShortSentenceStays) {
+TEST(Message, ShortSentenceIsKept) {
   EXPECT_EQ(shortened("", 10), "");
   EXPECT_EQ(shortened("0123456789", 10), "0123456789");
 }
 
-TEST(Message, ALongSentenceKeepsItsBeginAndItsEnd) {
+TEST(Message, LongSentenceKeepsItsBeginAndItsEnd) {
   const std::string sentence = "aclnnMm(" + std::string(1000, 'x') + "): the reason";
   for (size_t bytes = 60; bytes < 300; ++bytes) {
     const std::string shorter = shortened(sentence, bytes);
@@ -42,7 +42,7 @@ TEST(Message, ALongSentenceKeepsItsBeginAndItsEnd) {
   }
 }
 
-TEST(Message, NoCharacterIsCutInTwo) {
+TEST(Message, CharactersAreNotCut) {
   std::string sentence;
   while (sentence.size() < 2000) sentence += "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80";  // 1, 2, 3 and 4 bytes
   for (size_t bytes = 40; bytes < 80; ++bytes) {
@@ -57,11 +57,11 @@ TEST(Message, NoCharacterIsCutInTwo) {
   }
 }
 
-TEST(Message, EverySizeIsServed) {
+TEST(Message, EverySizeWorks) {
   for (size_t bytes = 0; bytes < 12; ++bytes) EXPECT_LE(shortened("0123456789abcdef", bytes).size(), bytes);
 }
 
-TEST(Message, IsWrittenWithItsEnd) {
+TEST(Message, IsWrittenWithATerminatingZero) {
   char message[SOFTNPU_TASK_MESSAGE];
   std::memset(message, '?', sizeof message);
   write_message(message, std::string(3000, 'x') + " the reason");

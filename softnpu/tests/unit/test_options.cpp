@@ -1,4 +1,4 @@
-// One test per sentence of options.h; docs/environment.md says what the table says.
+// One test per sentence of options.h. docs/environment.md must match the table.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -76,7 +76,7 @@ TEST(Options, VisibleDevicesStopBeforeABadItem) {
   EXPECT_NE(output.printed.find("using no device"), std::string::npos) << output.printed;
 }
 
-TEST(Options, BadValueGivesOneWarningThatSaysAll) {
+TEST(Options, BadValueGivesOneWarningWithAllDetails) {
   const auto output = in_child({{"SOFTNPU_DEVICE_COUNT", "65"}}, [] {
     for (int i = 0; i < 3; ++i) options();
     return text(options().device_count);
@@ -86,7 +86,7 @@ TEST(Options, BadValueGivesOneWarningThatSaysAll) {
             "[WARNING] softnpu: bad value '65' of SOFTNPU_DEVICE_COUNT; allowed: a whole number from 1 to 64; using 8\n");
 }
 
-TEST(Options, BadValueIsInTheLogToo) {
+TEST(Options, BadValueIsLogged) {
   const auto output = in_child({{"SOFTNPU_LAUNCH", "later"},
                                 {"ASCEND_GLOBAL_LOG_LEVEL", "2"},
                                 {"ASCEND_SLOG_PRINT_TO_STDOUT", "1"},
@@ -94,10 +94,11 @@ TEST(Options, BadValueIsInTheLogToo) {
                                [] { return text(static_cast<int>(options().launch)); });
   EXPECT_EQ(output.result, "0");
   EXPECT_NE(output.printed.find("[WARNING] RUNTIME("), std::string::npos) << output.printed;
-  EXPECT_EQ(std::count(output.printed.begin(), output.printed.end(), '\n'), 3) << "one of them about the log: " << output.printed;
+  EXPECT_EQ(std::count(output.printed.begin(), output.printed.end(), '\n'), 3)
+      << "expected three lines, one of them about the log: " << output.printed;
 }
 
-TEST(Options, EveryVariableRefusesNonsense) {
+TEST(Options, EveryVariableRefusesBadValues) {
   for (const OptionDoc& doc : option_docs()) {
     if (doc.values == "a folder") continue;
     const std::string name(doc.name);

@@ -1,5 +1,5 @@
-// The lives of a queue, and what it says about functions of the client. The rest shows through the C ABI:
-// softnpu/tests/test_task_queue.cpp.
+// The lives of a queue, and its state while a function of the client runs. softnpu/tests/test_task_queue.cpp tests the rest
+// through the C ABI.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ bool is_asleep(pid_t thread) {
   return state == "S";
 }
 
-// Queues live for ever, as those of streams do.
+// Queues are never destroyed, like those of streams.
 class QueueTest : public testing::Test {
  protected:
   void SetUp() override { open(); }
@@ -91,14 +91,14 @@ class QueueTest : public testing::Test {
   std::atomic<bool> closed_{false};
 };
 
-TEST_F(QueueTest, EachLifeHasTicketsOfItsOwn) {
+TEST_F(QueueTest, EachLifeHasItsOwnTickets) {
   const Ticket first_life = queue().life();
   const Ticket ticket = submit_empty();
   EXPECT_GT(ticket, first_life);
   close();
   open();
   EXPECT_GT(queue().life(), ticket);
-  EXPECT_TRUE(queue().reached(queue().life())) << "a new life has nothing pending";
+  EXPECT_TRUE(queue().reached(queue().life())) << "a new life has pending tasks";
 }
 
 TEST_F(QueueTest, AbortOfAnEarlierLifeDoesNothing) {
@@ -114,7 +114,7 @@ TEST_F(QueueTest, AbortOfAnEarlierLifeDoesNothing) {
   EXPECT_EQ(queue().abort_reason(ticket, aborts), ACL_ERROR_RT_DEVICE_TASK_ABORT);
   open_gate();
   EXPECT_TRUE(queue().wait(ticket, Deadline::never()));
-  EXPECT_EQ(queue().abort_reason(submit_empty(), aborts), ACL_SUCCESS) << "it came behind the abort";
+  EXPECT_EQ(queue().abort_reason(submit_empty(), aborts), ACL_SUCCESS) << "a task after the abort was aborted";
 }
 
 TEST_F(QueueTest, StopOfAnEarlierLifeDoesNothing) {
@@ -129,10 +129,10 @@ TEST_F(QueueTest, StopOfAnEarlierLifeDoesNothing) {
   queue().stop(reason, queue().life());
   EXPECT_EQ(queue().stop_reason().code(), reason.code());
   EXPECT_EQ(queue().failure_before(queue().life()).code(), reason.code());
-  EXPECT_TRUE(queue().failure_before(old).ok()) << "what was before is not touched";
+  EXPECT_TRUE(queue().failure_before(old).ok()) << "an earlier life got the failure";
 }
 
-TEST_F(QueueTest, ThreadThatWaitsForRoomDoesNotEnterTheNextLife) {
+TEST_F(QueueTest, ThreadThatWaitsForRoomDoesNotSubmitToTheNextLife) {
   for (int round = 0; round < 50; ++round) {
     shut_gate();
     for (uint64_t count = 1; count < TaskQueue::kCapacity; ++count) submit_empty();
@@ -155,7 +155,7 @@ TEST_F(QueueTest, ThreadThatWaitsForRoomDoesNotEnterTheNextLife) {
   }
 }
 
-TEST_F(QueueTest, ClosingWithoutPendingTasksIsNoAbort) {
+TEST_F(QueueTest, ClosingWithoutPendingTasksIsNotAnAbort) {
   const uint32_t aborts = queue().abort_count();
   EXPECT_TRUE(queue().wait(submit_empty(), Deadline::never()));
   close();
@@ -163,8 +163,8 @@ TEST_F(QueueTest, ClosingWithoutPendingTasksIsNoAbort) {
   open();
 }
 
-// At exit tasks that run are waited for, but not functions of the client: these may wait for the thread that exits.
-TEST_F(QueueTest, IsNotBusyWithItsOwnCodeWhileTheClientIsToldOfAFailure) {
+// At exit the library waits for running tasks but not for functions of the client, which may wait for the exiting thread.
+TEST_F(QueueTest, IsNotBusyWhileTheExceptionCallbackRuns) {
   static std::atomic<bool> busy, own;
   busy = false;
   own = true;

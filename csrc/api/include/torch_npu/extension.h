@@ -1,4 +1,4 @@
-// Calling the device from an operator of your own.
+// Calls of the device from operators of an extension.
 //
 //   #include <aclnnop/aclnn_add.h>
 //   #include <torch_npu/extension.h>
@@ -6,19 +6,19 @@
 //   NPU_LAUNCH(aclnnAdd, self, other, at::Scalar(1), out);
 //
 // launches an aclnn function on the current stream of the current device, and returns when it is queued. Tensors, scalars and
-// lists become the descriptors that the function's declaration asks for; an undefined tensor or std::nullopt is a missing
-// argument. Throws c10::NotImplementedError if the device library has no such function, and when the device refuses the call:
-// with the function, its arguments and the device's own reason. A failure of the queued work surfaces at the next synchronising
-// call. All tensors are on the current device: see NPUGuard.h.
+// lists become descriptors of the types in the function's declaration; an undefined tensor or std::nullopt is a missing argument.
+// Throws c10::NotImplementedError if the device library has no such function. Throws a c10::Error with the function, its
+// arguments and the reason if the device refuses the call. The next synchronising call throws a failure of the queued work. All
+// tensors must be on the current device: see NPUGuard.h.
 //
 //   EXEC_NPU_CMD(aclnnAdd, self, other, alpha, out);
 //
-// does the same for functions without a declaration, by the types of the arguments alone. These must be those of the function:
-// integers go as int64_t, a float is not a double, and any tensor may be written.
+// does the same for functions without a declaration. The types of the arguments must match those of the function: integers are
+// passed as int64_t, a float is not a double, and any tensor may be written.
 //
 //   NPU_CHECK_ERROR(NPU_ACL(aclrtMemsetAsync)(address, bytes, 0, bytes, stream));
 //
-// is a function of AscendCL in the device library that this process uses, which an extension does not link. Thread-safe.
+// calls a function of AscendCL in the device library of this process. An extension does not link a device library. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -54,7 +54,7 @@ class TORCH_NPU_API AclnnFunction {
   void* run_;
 };
 
-// A function of AscendCL by its name; throws if the device library has none.
+// A function of AscendCL by its name. Throws if the device library has no such function.
 TORCH_NPU_API void* acl_function(const char* name);
 
 namespace detail {
@@ -62,7 +62,7 @@ namespace detail {
 template <class Parameter>
 using As = std::type_identity<Parameter>;
 
-// One launch: makes descriptors and keeps them until it is over.
+// One launch. Owns the descriptors of its arguments.
 class TORCH_NPU_API AclnnCall {
  public:
   explicit AclnnCall(const AclnnFunction& function);
@@ -86,7 +86,7 @@ class TORCH_NPU_API AclnnCall {
     return static_cast<Number>(value);
   }
 
-  // A tensor of which nobody knows whether it is read or written.
+  // For a tensor that may be read or written.
   aclTensor* make_any(const std::optional<at::Tensor>& tensor);
 
   void run(aclnnStatus planned, uint64_t workspace_size, aclOpExecutor* executor);
@@ -96,7 +96,7 @@ class TORCH_NPU_API AclnnCall {
   const std::unique_ptr<State> state_;
 };
 
-// The parameter that an argument other than a tensor is meant for.
+// The parameter type for an argument that is not a tensor.
 template <class Argument>
 auto parameter_of() {
   if constexpr (std::is_same_v<Argument, at::ScalarType>) {
@@ -136,7 +136,7 @@ template <class... Parameters>
 struct Declared;
 template <class... Parameters>
 struct Declared<aclnnStatus (*)(Parameters...)> {
-  // Of all parameters, the last two are the size of the workspace and the executor.
+  // The last two parameters are the size of the workspace and the executor.
   template <class... Arguments>
   static void launch(const AclnnFunction& function, const Arguments&... arguments) {
     static_assert(sizeof...(Parameters) == sizeof...(Arguments) + 2, "the aclnn function takes another number of arguments");

@@ -1,6 +1,7 @@
 """Modulated deformable convolution (DCN v2)."""
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -10,26 +11,27 @@ import torch_npu
 
 
 class ModulatedDeformConv2dFunction(torch.autograd.Function):
-    """A convolution in float32 whose taps look where offset_ori, [n, 2 * groups * taps, height, width] with y before x for
-    each tap, moves them, and are multiplied by mask. The last two arguments order the offsets, all x before all y, and back."""
+    """Deformable convolution in float32. offset_ori, [n, 2 * groups * taps, height, width], has the offsets (y, x) of each tap;
+    the samples are multiplied by mask. The last two arguments are indices that reorder the offsets to all x before all y, and
+    back."""
 
     @staticmethod
     def forward(
-        ctx,
-        input_tensor,
-        offset_ori,
-        mask,
-        weight,
-        bias=None,
-        with_bias=False,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        deformable_groups=1,
-        sort_index_for_npu_fp=None,
-        sort_index_for_npu_bp=None,
-    ):
+        ctx: Any,
+        input_tensor: torch.Tensor,
+        offset_ori: torch.Tensor,
+        mask: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        with_bias: bool = False,
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] = 0,
+        dilation: int | tuple[int, int] = 1,
+        groups: int = 1,
+        deformable_groups: int = 1,
+        sort_index_for_npu_fp: torch.Tensor | None = None,
+        sort_index_for_npu_bp: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         order = _x_first(offset_ori.size(1), offset_ori.device) if sort_index_for_npu_fp is None else sort_index_for_npu_fp
         ctx.options = stride, padding, dilation, groups, deformable_groups
         ctx.with_bias = with_bias
@@ -37,33 +39,33 @@ class ModulatedDeformConv2dFunction(torch.autograd.Function):
         return _convolve(input_tensor, offset_ori, mask, weight, bias, order, *ctx.options)
 
     @staticmethod
-    def backward(ctx, grad_output):
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         *tensors, order = ctx.saved_tensors
         with torch.enable_grad():
             tensors = [None if tensor is None else tensor.detach().requires_grad_() for tensor in tensors]
-            out = _convolve(*tensors, order, *ctx.options)
+            out = _convolve(*tensors, order, *ctx.options)  # type: ignore[call-arg]
         wanted = tensors if ctx.with_bias else tensors[:4]
         grads = list(torch.autograd.grad(out, wanted, grad_output)) + [None] * (5 - len(wanted))
         return (*grads, *[None] * 8)
 
 
 class ModulatedDeformConv(nn.Module):
-    """A modulated deformable convolution. With pack, conv_offset computes offsets and masks from the input, and starts at zero;
-    without it the input is a tuple (x, offset, mask)."""
+    """A modulated deformable convolution. With pack, the layer conv_offset, initialised to zero, computes offsets and masks from
+    the input. Without it the input is a tuple (x, offset, mask)."""
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        deformable_groups=1,
-        bias=True,
-        pack=True,
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] = 0,
+        dilation: int | tuple[int, int] = 1,
+        groups: int = 1,
+        deformable_groups: int = 1,
+        bias: bool = True,
+        pack: bool = True,
+    ) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, _pair(kernel_size)
         self.stride, self.padding, self.dilation = stride, padding, dilation
@@ -79,8 +81,8 @@ class ModulatedDeformConv(nn.Module):
             )
         self.init_param()
 
-    def init_param(self):
-        """Uniform weights, zeros elsewhere."""
+    def init_param(self) -> None:
+        """Initialises the weights uniformly and the rest with zeros."""
         bound = 1 / math.sqrt(self.in_channels * self.kernel_size[0] * self.kernel_size[1])
         nn.init.uniform_(self.weight, -bound, bound)
         if self.with_bias:
@@ -89,7 +91,7 @@ class ModulatedDeformConv(nn.Module):
             nn.init.zeros_(self.conv_offset.weight)
             nn.init.zeros_(self.conv_offset.bias)
 
-    def forward(self, x):
+    def forward(self, x: Any) -> torch.Tensor:
         if self.pack:
             out = self.conv_offset(x)
             offset, mask = out[:, : self.split_num], torch.sigmoid(out[:, self.split_num :])
@@ -104,12 +106,24 @@ class ModulatedDeformConv(nn.Module):
 DCNv2 = ModulatedDeformConv
 
 
-def _x_first(count, device):
+def _x_first(count: int, device: torch.device) -> torch.Tensor:
     order = torch.arange(count, device=device)
     return torch.cat((order[1::2], order[::2]))
 
 
-def _convolve(x, offset, mask, weight, bias, order, stride, padding, dilation, groups, deformable_groups):
+def _convolve(
+    x: torch.Tensor,
+    offset: torch.Tensor,
+    mask: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    order: torch.Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    deformable_groups: int,
+) -> torch.Tensor:
     stride, padding, dilation = _pair(stride), _pair(padding), _pair(dilation)
     moves = torch.cat((offset.index_select(1, order), mask), 1)
     return torch_npu.npu_deformable_conv2d(

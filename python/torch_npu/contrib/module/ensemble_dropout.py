@@ -1,20 +1,22 @@
 """Dropout of fairseq."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
-from ..._offer import no_op
+from ..._api_status import no_op
 
 
 class NpuCachedDropout(nn.Dropout):
-    """torch.nn.Dropout. Instead of a tensor it takes a list [shape, dtype, device] too, and gives a mask of that shape, uint8
-    with 1 for what stays; None outside of training."""
+    """torch.nn.Dropout. For a list [shape, dtype, device] instead of a tensor it returns a uint8 mask of that shape, 1 for kept
+    elements, or None if not training."""
 
-    def __init__(self, p, module_name=None):
+    def __init__(self, p: float, module_name: str | None = None) -> None:
         super().__init__(p)
         self.module_name = module_name
 
-    def forward(self, x):
+    def forward(self, x: Any) -> torch.Tensor | None:
         if isinstance(x, torch.Tensor):
             return super().forward(x)
         if not isinstance(x, list):
@@ -25,9 +27,9 @@ class NpuCachedDropout(nn.Dropout):
         return (torch.rand(shape, device=device) >= self.p).to(torch.uint8)
 
     @classmethod
-    @no_op("each call makes its mask when it needs it")
-    def enable_dropout_ensemble(cls, model):
-        """Would make the masks for all layers of a model ahead."""
+    @no_op("each call makes its own mask")
+    def enable_dropout_ensemble(cls, model: nn.Module) -> None:
+        """On hardware: makes the masks for all layers of a model in advance."""
 
 
 NpuFairseqDropout = NpuCachedDropout

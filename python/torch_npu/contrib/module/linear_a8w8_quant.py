@@ -1,4 +1,4 @@
-"""A linear layer of integers, by its old name."""
+"""LinearQuant under its old name."""
 
 from .linear_quant import LinearQuant
 

@@ -1,5 +1,7 @@
 """A linear layer with a quantised weight."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -8,23 +10,22 @@ import torch_npu
 
 class LinearWeightQuant(nn.Module):
     """torch_npu.npu_weight_quant_batchmatmul with a weight [out_features, in_features] and scales and offsets [out_features],
-    or with antiquant_group_size [out_features, groups]. The parameters are for weights that a quantiser made; set them before
-    use."""
+    or with antiquant_group_size [out_features, groups]. A quantiser makes the parameters; set them before the first use."""
 
     def __init__(
         self,
-        in_features,
-        out_features,
-        bias=True,
-        device=None,
-        dtype=None,
-        antiquant_offset=False,
-        quant_scale=False,
-        quant_offset=False,
-        antiquant_group_size=0,
-        inner_precise=0,
-        weight_dtype=None,
-    ):
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        antiquant_offset: bool = False,
+        quant_scale: bool = False,
+        quant_offset: bool = False,
+        antiquant_group_size: int = 0,
+        inner_precise: int = 0,
+        weight_dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         make = lambda wanted: nn.Parameter(torch.zeros(out_features, device=device), False) if wanted else None  # noqa: E731
         self.weight = nn.Parameter(torch.zeros(out_features, in_features, dtype=torch.int8, device=device), False)
@@ -34,7 +35,7 @@ class LinearWeightQuant(nn.Module):
         self.bias = make(bias)
         self.antiquant_group_size, self.inner_precise, self.weight_dtype = antiquant_group_size, inner_precise, weight_dtype
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         scale, offset = (
             given.transpose(-1, -2) if given is not None and given.dim() == 2 else given
             for given in (self.antiquant_scale, self.antiquant_offset)

@@ -1,6 +1,7 @@
-"""The attention of fairseq, of flattened batches."""
+"""The multi-head attention of fairseq for flattened batches."""
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ from ..function import matmul_transpose
 from .ensemble_dropout import NpuCachedDropout
 
 
-def Matmul_transpose(tensor1, tensor2):
+def Matmul_transpose(tensor1: torch.Tensor, tensor2: torch.Tensor) -> torch.Tensor:
     """tensor1 @ tensor2.transpose(-2, -1)."""
     return matmul_transpose(tensor1, tensor2)
 
@@ -21,23 +22,23 @@ class MultiheadAttention(nn.Module):
 
         y, _ = MultiheadAttention(64, 4)(q, k, v, bsz, tgt_len, s_len)
 
-    Masks are added to the scores. Weights of the attention are never given back."""
+    Masks are added to the scores. The attention weights are not returned."""
 
     def __init__(
         self,
-        embed_dim,
-        num_heads,
-        kdim=None,
-        vdim=None,
-        dropout=0.0,
-        bias=True,
-        add_bias_kv=False,
-        add_zero_attn=False,
-        self_attention=False,
-        encoder_decoder_attention=False,
-        q_noise=0.0,
-        qn_block_size=8,
-    ):
+        embed_dim: int,
+        num_heads: int,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        self_attention: bool = False,
+        encoder_decoder_attention: bool = False,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ) -> None:
         super().__init__()
         _refuse(add_bias_kv=add_bias_kv, add_zero_attn=add_zero_attn, q_noise=q_noise)
         if embed_dim % num_heads:
@@ -57,16 +58,16 @@ class MultiheadAttention(nn.Module):
         self.onnx_trace = self.tpu = False
         self.reset_parameters()
 
-    def prepare_for_onnx_export_(self):
+    def prepare_for_onnx_export_(self) -> None:
         """Remembers it."""
         self.onnx_trace = True
 
-    def prepare_for_tpu_(self, **kwargs):
+    def prepare_for_tpu_(self, **kwargs: Any) -> None:
         """Remembers it."""
         self.tpu = True
 
-    def reset_parameters(self):
-        """Xavier's weights."""
+    def reset_parameters(self) -> None:
+        """Initialises the weights by xavier_uniform_."""
         gain = 1 / math.sqrt(2) if self.qkv_same_dim else 1
         for projection in (self.k_proj, self.v_proj, self.q_proj):
             nn.init.xavier_uniform_(projection.weight, gain=gain)
@@ -74,26 +75,26 @@ class MultiheadAttention(nn.Module):
         if self.out_proj.bias is not None:
             nn.init.zeros_(self.out_proj.bias)
 
-    def transpose_for_scores(self, x):
-        """[batch, heads, length, width] of [batch, length, embed_dim]."""
+    def transpose_for_scores(self, x: torch.Tensor) -> torch.Tensor:
+        """Reshapes [batch, length, embed_dim] to [batch, heads, length, width]."""
         return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
 
     def forward(
         self,
-        query,
-        key,
-        value,
-        bsz,
-        tgt_len,
-        s_len,
-        key_padding_mask=None,
-        incremental_state=None,
-        need_weights=True,
-        static_kv=False,
-        attn_mask=None,
-        before_softmax=False,
-        need_head_weights=False,
-    ):
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        bsz: int,
+        tgt_len: int,
+        s_len: int,
+        key_padding_mask: torch.Tensor | None = None,
+        incremental_state: Any = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: torch.Tensor | None = None,
+        before_softmax: bool = False,
+        need_head_weights: bool = False,
+    ) -> tuple[torch.Tensor, None]:
         """(y [bsz * tgt_len, embed_dim], None)."""
         _refuse(
             incremental_state=incremental_state,
@@ -106,7 +107,15 @@ class MultiheadAttention(nn.Module):
             mask = attn_mask if mask is None else mask + attn_mask
         return self.multi_attn(query, key, value, mask, bsz, tgt_len), None
 
-    def multi_attn(self, query, key, value, key_padding_mask, bsz, tgt_len):
+    def multi_attn(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        key_padding_mask: torch.Tensor | None,
+        bsz: int,
+        tgt_len: int,
+    ) -> torch.Tensor:
         """y, with a mask that is added to the scores [bsz, heads, tgt_len, length of the keys]."""
         src_len = key.size(0) // bsz
         mask = query.new_zeros(()) if key_padding_mask is None else key_padding_mask
@@ -117,12 +126,12 @@ class MultiheadAttention(nn.Module):
             src_len, tgt_len, self.dropout_prob if self.training else 0.0, True,
         )[0]  # fmt: skip
 
-    def apply_sparse_mask(self, attn_weights, tgt_len, src_len, bsz):
-        """attn_weights."""
+    def apply_sparse_mask(self, attn_weights: torch.Tensor, tgt_len: int, src_len: int, bsz: int) -> torch.Tensor:
+        """Returns attn_weights unchanged."""
         return attn_weights
 
-    def upgrade_state_dict_named(self, state_dict, name):
-        """Splits an in_proj_weight, and its bias, of old checkpoints into those of the three projections."""
+    def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
+        """Splits in_proj_weight and in_proj_bias of old checkpoints into those of the three projections."""
         prefix = f"{name}." if name else ""
         for kind in ("weight", "bias"):
             joined = state_dict.pop(f"{prefix}in_proj_{kind}", None)
@@ -131,7 +140,7 @@ class MultiheadAttention(nn.Module):
                     state_dict[f"{prefix}{projection}_proj.{kind}"] = part
 
 
-def _refuse(**arguments):
+def _refuse(**arguments: Any) -> None:
     given = [name for name, value in arguments.items() if value]
     if given:
         raise NotImplementedError(f"MultiheadAttention does not offer {', '.join(given)}; torch.nn.MultiheadAttention may")

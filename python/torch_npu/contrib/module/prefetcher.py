@@ -1,30 +1,34 @@
-"""Copies to the device, one batch ahead."""
+"""Copies batches to the device in advance."""
+
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 
 class Prefetcher:
-    """Batches (input, target) of a loader on npu, copied by another stream while the current one works.
+    """Moves batches (input, target) of a loader to npu, on a stream of its own, one batch ahead.
 
     prefetcher = Prefetcher(loader)
     x, y = prefetcher.next()       # (None, None) at the end"""
 
-    def __init__(self, loader, stream=None):
+    def __init__(self, loader: Iterable[tuple[torch.Tensor, torch.Tensor]], stream: Any = None) -> None:
         self.loader = iter(loader)
         self.stream = torch.npu.Stream() if stream is None else stream
         self.preload()
 
-    def preload(self):
+    def preload(self) -> None:
         """Starts to copy the next batch."""
-        self.next_input, self.next_target = next(self.loader, (None, None))
+        nothing: tuple[Any, Any] = (None, None)
+        self.next_input, self.next_target = next(self.loader, nothing)
         if self.next_input is None:
             return
         with torch.npu.stream(self.stream):
             self.next_input = self.next_input.npu(non_blocking=True)
             self.next_target = self.next_target.npu(non_blocking=True)
 
-    def next(self):
-        """The batch, and starts to copy the next one."""
+    def next(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Returns the batch and starts to copy the next one."""
         current = torch.npu.current_stream()
         current.wait_stream(self.stream)
         batch = self.next_input, self.next_target

@@ -1,4 +1,6 @@
-"""A convolution of integers."""
+"""A convolution with quantised input and weight."""
+
+from typing import Any
 
 import torch
 from torch import nn
@@ -8,28 +10,28 @@ import torch_npu
 
 
 class QuantConv2d(nn.Module):
-    """torch_npu.npu_quant_conv2d. The parameters, int8 weight, scale and int32 bias, are for weights that a quantiser made;
-    set them before use."""
+    """torch_npu.npu_quant_conv2d. A quantiser makes the parameters, int8 weight, scale and int32 bias; set them before the first
+    use."""
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        output_dtype,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        offset=False,
-        offset_x=0,
-        round_mode="rint",
-        input_dtype=None,
-        weight_dtype=None,
-        device=None,
-        dtype=None,
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        output_dtype: torch.dtype,
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] = 0,
+        dilation: int | tuple[int, int] = 1,
+        groups: int = 1,
+        bias: bool = True,
+        offset: bool = False,
+        offset_x: int = 0,
+        round_mode: str = "rint",
+        input_dtype: torch.dtype | None = None,
+        weight_dtype: torch.dtype | None = None,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         if offset:
             raise ValueError("QuantConv2d has no offset; leave it out")
@@ -42,7 +44,7 @@ class QuantConv2d(nn.Module):
         self.scale = make(out_channels, dtype=torch.float32)
         self.bias = make(out_channels, dtype=torch.int32) if bias else None
 
-    def forward(self, quant_conv2d_input):
+    def forward(self, quant_conv2d_input: torch.Tensor) -> torch.Tensor:
         return torch_npu.npu_quant_conv2d(
             quant_conv2d_input,
             self.weight,

@@ -1,10 +1,23 @@
 """Pipelines of stages."""
 
-from ..._offer import not_offered
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..._api_status import not_offered
 from ..distributed_c10d import NO_HCCL
 
 __all__ = ["pipeline"]
 
 
 @not_offered(NO_HCCL)
-def pipeline(module, mb_args, mb_kwargs=None, split_spec=None, split_policy=None, mode=None, atomic_units=None): ...
+def pipeline(
+    module: Any,
+    mb_args: tuple[Any, ...],
+    mb_kwargs: dict[str, Any] | None = None,
+    split_spec: dict[str, Any] | None = None,
+    split_policy: Callable[..., Any] | None = None,
+    mode: Any = None,
+    atomic_units: Any = None,
+) -> Any: ...

@@ -1,10 +1,15 @@
-"""Options of remote procedure calls: which device of this process stands for which of another.
+"""Options of remote procedure calls: the mapping of devices between processes.
 
     options = NPUTensorPipeRpcBackendOptions(device_maps={"worker1": {"npu:0": "npu:1"}}, devices=["npu:0"])
     torch.distributed.rpc.init_rpc("worker0", rank=0, world_size=2, rpc_backend_options=options)
 
-Calls carry tensors of the CPU; those of npu need a channel between devices, which is not there yet.
+Calls transfer tensors on the CPU. Tensors on npu need a channel between devices, which is not implemented yet.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch.distributed.rpc import TensorPipeRpcBackendOptions, constants
@@ -16,14 +21,14 @@ class NPUTensorPipeRpcBackendOptions(TensorPipeRpcBackendOptions):
     def __init__(
         self,
         *,
-        num_worker_threads=constants.DEFAULT_NUM_WORKER_THREADS,
-        rpc_timeout=constants.DEFAULT_RPC_TIMEOUT_SEC,
-        init_method=constants.DEFAULT_INIT_METHOD,
-        device_maps=None,
-        devices=None,
-        _transports=None,
-        _channels=None,
-    ):
+        num_worker_threads: int = constants.DEFAULT_NUM_WORKER_THREADS,
+        rpc_timeout: float = constants.DEFAULT_RPC_TIMEOUT_SEC,
+        init_method: str = constants.DEFAULT_INIT_METHOD,
+        device_maps: dict[str, dict[Any, Any]] | None = None,
+        devices: Iterable[Any] | None = None,
+        _transports: list[str] | None = None,
+        _channels: list[str] | None = None,
+    ) -> None:
         super().__init__(
             num_worker_threads=num_worker_threads,
             rpc_timeout=rpc_timeout,
@@ -36,8 +41,8 @@ class NPUTensorPipeRpcBackendOptions(TensorPipeRpcBackendOptions):
         if devices is not None:
             self.set_devices(devices)
 
-    def set_device_map(self, to, device_map):
-        """Maps devices of this process to devices of the worker `to`, one to one, beside those that are mapped already."""
+    def set_device_map(self, to: str, device_map: dict[Any, Any]) -> None:
+        """Maps devices of this process to devices of the worker `to`, one to one, in addition to earlier mappings."""
         known = dict(self.device_maps.get(to, {}))
         for mine, other in ((torch.device(mine), torch.device(other)) for mine, other in device_map.items()):
             taken = [device for device, target in known.items() if target == other and device != mine]
@@ -47,7 +52,7 @@ class NPUTensorPipeRpcBackendOptions(TensorPipeRpcBackendOptions):
             known[mine] = other
         self._set_device_map(to, known)
 
-    def set_devices(self, devices):
+    def set_devices(self, devices: Iterable[Any]) -> None:
         """The npu devices of this process that calls may use."""
         found = [torch.device(device) for device in devices]
         for device in found:

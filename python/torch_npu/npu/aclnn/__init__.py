@@ -1,7 +1,9 @@
-"""torch.npu.aclnn: which arithmetic convolutions may use.
+"""torch.npu.aclnn: allows or forbids HF32 arithmetic in convolutions.
 
 torch.npu.aclnn.allow_hf32 = False             # the same switch as torch.npu.conv.allow_hf32
 """
+
+from __future__ import annotations
 
 import sys
 import types
@@ -14,11 +16,11 @@ __all__ = ["allow_hf32", "version"]
 
 class _Module(types.ModuleType):
     @property
-    def allow_hf32(self):
+    def allow_hf32(self) -> bool:
         return _conv.allow_hf32
 
     @allow_hf32.setter
-    def allow_hf32(self, value):
+    def allow_hf32(self, value: bool) -> None:
         _conv.allow_hf32 = value
 
 

@@ -1,4 +1,4 @@
-"""Mixed precision: torch.amp for npu, under the names that programs for NPUs use."""
+"""Mixed precision: torch.amp with the device type npu."""
 
 from .autocast_mode import autocast, custom_bwd, custom_fwd
 from .common import amp_definitely_not_available

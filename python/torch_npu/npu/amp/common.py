@@ -1,8 +1,10 @@
-"""What the parts of torch.npu.amp share."""
+"""A helper of torch.npu.amp."""
+
+from __future__ import annotations
 
 from ..devices import is_available
 
 
-def amp_definitely_not_available():
-    """Whether there is no device that could compute in mixed precision."""
+def amp_definitely_not_available() -> bool:
+    """Whether no device is available."""
     return not is_available()

@@ -11,7 +11,7 @@
 namespace softnpu::fuzz {
 namespace {
 
-// Enough elements that small matrices are not made of equal rows.
+// So many elements that the rows of small matrices differ.
 constexpr int64_t kPatternElements = 29;
 
 template <typename T>
@@ -19,7 +19,7 @@ void put(T value, uint8_t* bytes) {
   std::memcpy(bytes, &value, sizeof value);
 }
 
-// A float of a few bits, rounded towards zero. Without infinities what is too large becomes NaN.
+// A float of few bits, rounded towards zero. In types without infinity, numbers that are too large become NaN.
 uint32_t small_float(double value, int exponent_bits, int mantissa_bits, bool has_infinity) {
   const uint32_t sign = std::signbit(value) ? 1u << (exponent_bits + mantissa_bits) : 0;
   const uint32_t exponent_mask = (1u << exponent_bits) - 1;

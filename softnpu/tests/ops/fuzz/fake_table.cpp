@@ -1,4 +1,4 @@
-// Functions that misbehave, for the tests of the fuzzer. Names, headers and parameters are those of real functions.
+// Functions that fail on purpose, for the tests of the fuzzer. Names, headers and parameters are those of real functions.
 #include <unistd.h>
 
 #include <csignal>
@@ -13,7 +13,7 @@ namespace {
 // The address of the first tensor of the call.
 void* g_address = nullptr;
 
-// Phase one of a call whose tensors aclnnAbs would take. The executor computes it in place of the second one.
+// Phase one for tensors that aclnnAbs accepts. Its executor computes the absolute value in phase two.
 aclnnStatus take(const Value* values, uint64_t* size, aclOpExecutor** executor) {
   aclTensor* const self = values[0].tensor;
   aclTensor* const out = values[1].tensor;
@@ -44,7 +44,7 @@ aclnnStatus fail_late(void* workspace, uint64_t size, aclOpExecutor* executor, a
   return ACLNN_ERR_INNER;
 }
 
-// As kernels see the first tensor.
+// The address of the first tensor for kernels.
 volatile uint8_t* kernel_view() { return static_cast<uint8_t*>(g_address) + softnpuDriver(SOFTNPU_DRIVER_VERSION)->alias_offset; }
 
 void nothing() {}

@@ -1,5 +1,5 @@
-// How cases are drawn. A call of pure noise is refused by its first argument; so most arguments of a case fit together, and
-// others are changes of one argument of a call that succeeded.
+// Random cases. Phase one would refuse independent random arguments at the first one. So most arguments of a new case fit each
+// other, and other cases change one argument of a call that succeeded.
 #pragma once
 
 #include "ops/fuzz/case.h"
@@ -10,7 +10,7 @@ namespace softnpu::fuzz {
 // A new case of a function.
 void generate(Random& random, int function, Case& one);
 
-// Changes one thing.
+// Changes one argument.
 void mutate(Random& random, Case& one);
 
 }  // namespace softnpu::fuzz

@@ -1,12 +1,12 @@
-// aclnn_fuzz: random calls of every aclnn function, with red zones and guard pages.
+// aclnn_fuzz: calls every aclnn function with random arguments, with red zones and guard pages.
 //
 //   aclnn_fuzz [--calls N] [--seed S] [--only REGEX] [--jobs J] [--patience SECONDS] [--failures N]
 //              [--attempts N] [--late] [--coverage]
 //   aclnn_fuzz --case SEED/FUNCTION/ROUND
 //   aclnn_fuzz --call 'aclnnAbs(self=ACL_FLOAT[2] zeros, out=ACL_FLOAT[2] zeros)'
 //
-// A call that crashes, hangs or touches memory outside of its tensors is printed as a C program. The exit status is 0 if there
-// was none.
+// A call that crashes, hangs or accesses memory outside of its tensors is printed as a C program. The exit status is 0 if there
+// was no such call.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +14,7 @@
 #include <regex>
 #include <string>
 
-#include "ops/fuzz/farm.h"
+#include "ops/fuzz/fuzzer.h"
 #include "ops/fuzz/run.h"
 
 namespace softnpu::fuzz {
@@ -36,7 +36,7 @@ void choose(Options& options, const std::string& pattern) {
 
 int repeat(Options& options, const std::string& name) {
   std::smatch match;
-  if (!std::regex_match(name, match, std::regex("(\\d+)/(\\w+)/(\\d+)"))) complain("'" + name + "' is no SEED/FUNCTION/ROUND");
+  if (!std::regex_match(name, match, std::regex("(\\d+)/(\\w+)/(\\d+)"))) complain("'" + name + "' is not SEED/FUNCTION/ROUND");
   options.seed = std::stoull(match[1]);
   choose(options, "^" + match[2].str() + "$");
   return run_one(options, options.functions.front(), std::stoll(match[3])) ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -44,7 +44,7 @@ int repeat(Options& options, const std::string& name) {
 
 int call(const Options& options, const std::string& text) {
   Case one;
-  if (!parse(text, one)) complain("'" + text + "' is no call as this program prints it");
+  if (!parse(text, one)) complain("'" + text + "' is not a call in the form that this program prints");
   return run_call(options, one) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

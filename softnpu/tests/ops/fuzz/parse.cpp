@@ -1,4 +1,4 @@
-// The opposite of describe().
+// Parses the text that describe() writes.
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -61,7 +61,7 @@ class Parser {
     return good;
   }
 
-  // strtod also knows NAN and INFINITY.
+  // strtod also reads NAN and INFINITY.
   bool real(double& value) {
     const std::string text(rest_.substr(0, 40));
     char* end = nullptr;
@@ -173,7 +173,7 @@ class Parser {
     }
   }
 
-  // As generate() does it: room for a longer list.
+  // Like generate(): with room for a longer list.
   bool tensors(Argument& argument) {
     argument.first = case_.tensor_count;
     case_.tensor_count += kMaxItems;

@@ -140,7 +140,7 @@ class Program {
     line("  if (aclrtMalloc(&block, bytes, ACL_MEM_MALLOC_HUGE_FIRST) != 0) abort();");
     line("  if (aclrtMemcpy(block, bytes, host, bytes, ACL_MEMCPY_HOST_TO_DEVICE) != 0) abort();");
     line("  free(host);\n  return block;\n}\n");
-    line("// Says which bytes are no longer those of the pattern.");
+    line("// Prints the bytes that differ from the pattern.");
     line("static void compare(int tensor, void *block, size_t bytes, const char *pattern, size_t period) {");
     line("  char *host = malloc(bytes);");
     line("  if (aclrtMemcpy(host, bytes, block, bytes, ACL_MEMCPY_DEVICE_TO_HOST) != 0) abort();");
@@ -177,7 +177,7 @@ class Program {
   void declare_tensor(int number) {
     const Tensor& tensor = case_.tensors[number];
     if (tensor.is_null) return;
-    // C knows no empty arrays.
+    // C has no empty arrays.
     const auto array = [](const int64_t* values, int count) { return count == 0 ? "0" : integers_text(values, count); };
     line(format("  const int64_t sizes%d[] = {", number) + array(tensor.sizes, tensor.rank) + "};");
     if (tensor.has_strides) line(format("  const int64_t strides%d[] = {", number) + array(tensor.strides, tensor.rank) + "};");
@@ -196,7 +196,7 @@ class Program {
     line(format("  aclScalar *scalar%d = aclCreateScalar(number%d, ", number, number) + dtype_text(scalar.dtype) + ");");
   }
 
-  // Declares what the argument needs, and returns the expression for it.
+  // Declares the variables of an argument and returns its expression.
   std::string declare_argument(const Parameter& parameter, const Argument& argument) {
     if (argument.is_null) return "NULL";
     switch (parameter.kind) {

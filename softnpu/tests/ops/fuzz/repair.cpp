@@ -8,7 +8,7 @@
 namespace softnpu::fuzz {
 namespace {
 
-// The list in the last brackets of a text: [2, 3].
+// The numbers in the last brackets of a text: [2, 3].
 bool last_shape(std::string_view message, Shape& shape) {
   for (size_t end = message.rfind(']'); end != std::string_view::npos && end > 0; end = message.rfind(']', end - 1)) {
     const size_t begin = message.rfind('[', end);
@@ -34,7 +34,7 @@ bool last_shape(std::string_view message, Shape& shape) {
   return false;
 }
 
-// What "argument 'name'" or "argument 'name[1]'" is about.
+// The tensor that "argument 'name'" or "argument 'name[1]'" names.
 struct Named {
   Tensor* tensor = nullptr;
   Argument* array = nullptr;
@@ -61,7 +61,7 @@ Named named_argument(Case& one, std::string_view message) {
   return {};
 }
 
-// A shape that fits "should be as out[B..., K, 2], where B = [3, 4] and K = 5". Sizes that the message leaves open are drawn.
+// A shape that fits "should be as out[B..., K, 2], where B = [3, 4] and K = 5". Other sizes are random.
 bool fitting_shape(Random& random, std::string_view message, Shape& shape) {
   constexpr std::string_view kWord = " should be as ";
   const size_t begin = message.find(kWord);
@@ -92,7 +92,7 @@ bool fitting_shape(Random& random, std::string_view message, Shape& shape) {
   return true;
 }
 
-// An output of the shape that a message begins with: "the output has shape [2, 3], the kernel gives [3, 2]".
+// The output with the first shape of a message: "the output has shape [2, 3], the kernel gives [3, 2]".
 Tensor* output_of_shape(Case& one, const Shape& shape) {
   const auto parameters = function_of(one).parameters;
   for (size_t i = 0; i < parameters.size(); ++i) {

@@ -1,4 +1,4 @@
-// Learns from refusals.
+// Changes a refused case as its error message asks.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace softnpu::fuzz {
 
-// Changes what a refusal complains about: a shape or a data type. False if the message does not tell.
+// Sets the shape or the data type that the message of a refusal names. False if it names none.
 bool repair(Random& random, Case& one, std::string_view message);
 
 }  // namespace softnpu::fuzz

@@ -9,7 +9,7 @@
 #include "acl/acl.h"
 
 #ifdef __SANITIZE_ADDRESS__
-// A kernel that wants memory without end gets an exception. Signals take their course.
+// A kernel that allocates too much gets an exception. Signals have their default action.
 extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
   return "allocator_may_return_null=1:max_allocation_size_mb=4096:detect_leaks=0:"
          "handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0";
@@ -46,7 +46,7 @@ class Call {
     std::vector<uint8_t> before;
   };
 
-  // The first bad news counts, but what was written outside counts more.
+  // Keeps the first failure; a write outside of the tensors replaces others.
   void report(Result result, const std::string& message) {
     if (outcome_.result == Result::kOutside) return;
     if (outcome_.result == Result::kLate && result != Result::kOutside) return;
@@ -54,7 +54,7 @@ class Call {
     snprintf(outcome_.message, sizeof outcome_.message, "%s", message.c_str());
   }
 
-  // The outcome of a call of the device after phase one.
+  // Reports the result of a call after phase one.
   void expect(int code) {
     if (code == ACL_SUCCESS) return;
     const char* message = aclGetRecentErrMsg();
@@ -209,7 +209,7 @@ class Call {
     }
   }
 
-  // Marks the bytes of a tensor. Where the shape depends on data, the result lies anywhere behind the address.
+  // Marks the bytes of a tensor. If the shape depends on data, the result may be anywhere after the address.
   void mark(const Tensor& tensor, std::vector<bool>& mask) const {
     const int64_t bytes = bytes_of(tensor);
     const int64_t item = item_size(tensor.dtype);
@@ -230,7 +230,7 @@ class Call {
     }
   }
 
-  // By block: which bytes the function may write.
+  // For each block: the bytes that the function may write.
   std::vector<std::vector<bool>> writable() const {
     std::vector<std::vector<bool>> masks(memory_.size());
     for (size_t i = 0; i < masks.size(); ++i) masks[i].resize(memory_[i].before.size());
@@ -275,7 +275,7 @@ class Call {
     }
   }
 
-  // Red zones are checked for refused calls, too.
+  // Red zones are also checked for refused calls.
   void expect_free(int code) {
     if (code == ACL_ERROR_RT_AICORE_TRAP_WRITE_OVERFLOW) return expect(code);
     require(code, "aclrtFree");
@@ -286,7 +286,7 @@ class Call {
   Outcome& outcome_;
   std::vector<Block> blocks_;
   std::vector<Memory> memory_;
-  std::vector<bool> is_passed_;  // by tensor: it could be created
+  std::vector<bool> is_passed_;  // for each tensor: whether it could be created
   Value values_[kMaxArguments] = {};
   bool destroyed_ = false;
 };

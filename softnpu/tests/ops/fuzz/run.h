@@ -1,4 +1,4 @@
-// Makes the call of a case on device 0, in this process.
+// Runs the call of a case on device 0, in this process.
 #pragma once
 
 #include "ops/fuzz/case.h"
@@ -8,16 +8,16 @@ namespace softnpu::fuzz {
 enum class Result : uint8_t {
   kRefused,    // by phase one
   kSucceeded,  //
-  kLate,       // phase one took it, and it failed afterwards
-  kOutside,    // it wrote to memory that is not its own
+  kLate,       // phase one accepted the call, and it failed later
+  kOutside,    // the call wrote outside of its tensors
 };
 
 struct Outcome {
   Result result = Result::kRefused;
-  char message[1024] = {};  // why, unless it succeeded
+  char message[1024] = {};  // the reason, unless the call succeeded
 };
 
-// Red zones and guard pages on, no log. Before the device is used.
+// Switches red zones and guard pages on and the log off. To be called before the device is used.
 void set_environment();
 void start_device();
 void run(const Case& one, Outcome& outcome);

@@ -1,4 +1,4 @@
-// Sizes of a tensor by themselves.
+// The sizes of a tensor.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline Shape shape_of(const Tensor& tensor) {
   return shape;
 }
 
-// Makes the tensor a dense one of that shape, and not too large: a good call should take a few milliseconds at most.
+// Makes the tensor dense, with that shape. Reduces large sizes, so that a call takes at most a few milliseconds.
 inline void set_shape(Tensor& tensor, const Shape& shape) {
   tensor.rank = shape.rank;
   std::copy_n(shape.sizes, shape.rank, tensor.sizes);

@@ -24,7 +24,7 @@ void drop_dimension(Tensor& tensor, int position) {
   --tensor.rank;
 }
 
-// Changes the size of one dimension; dense tensors stay dense.
+// Changes the size of one dimension. Dense tensors stay dense.
 void resize(Tensor& tensor, int position, int64_t size) {
   Tensor dense = tensor;
   set_dense(dense);

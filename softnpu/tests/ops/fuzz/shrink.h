@@ -7,7 +7,7 @@
 
 namespace softnpu::fuzz {
 
-// Takes over each change to something simpler after which the case still fails, until `attempts` were made.
+// Tries up to `attempts` simplifications, and keeps those with which the case still fails.
 void shrink(Case& one, int attempts, const std::function<bool(const Case&)>& fails);
 
 }  // namespace softnpu::fuzz

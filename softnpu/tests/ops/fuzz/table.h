@@ -1,4 +1,4 @@
-// What the fuzzer knows about the aclnn functions. codegen/aclnn_fuzz.py writes the table from softnpu/ops/aclnn.yaml.
+// The table of aclnn functions for the fuzzer. codegen/aclnn_fuzz.py writes it from softnpu/ops/aclnn.yaml.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Parameter {
   bool optional_elements = false;  // elements of the list may be null
 };
 
-// An argument as the thunks take it.
+// An argument of `first`.
 union Value {
   aclTensor* tensor;
   aclTensorList* tensors;
@@ -61,7 +61,7 @@ struct Function {
 
 std::span<const Function> functions();
 
-// Calls that must succeed, as describe() of case.h writes them.
+// Calls that must succeed, in the form of describe() (case.h).
 std::span<const char* const> examples();
 
 }  // namespace softnpu::fuzz

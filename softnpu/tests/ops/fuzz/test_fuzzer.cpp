@@ -1,4 +1,4 @@
-// Tests of the fuzzer itself: aclnn_fuzz_fake has a table of functions that misbehave.
+// Tests of the fuzzer. aclnn_fuzz_fake has a table of functions that fail on purpose.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -53,21 +53,21 @@ void expect_compiles(const std::string& program) {
   EXPECT_EQ(compiler.status, 0) << compiler.output << program;
 }
 
-TEST(Fuzzer, PassesWhereNothingHappens) {
+TEST(Fuzzer, PassesWithoutFailures) {
   const Ended result = fake("--calls 300 --only '^aclnn(Abs|Erf)$'");
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_TRUE(result.has("300 calls, ")) << result.output;
   EXPECT_TRUE(result.has(" 0 crashes, 0 hangs, 0 accesses outside")) << result.output;
 }
 
-TEST(Fuzzer, FailsWhereAnExampleDoesNotSucceed) {
+TEST(Fuzzer, FailsIfAnExampleDoesNotSucceed) {
   const Ended result = fake("--calls 1 --only '^aclnnNeg$'");
   EXPECT_EQ(result.status, 1) << result.output;
   EXPECT_TRUE(result.has("an example of aclnnNeg did not succeed")) << result.output;
-  EXPECT_TRUE(fake("--case 1/aclnnNeg/0").has("aclnnNeg(self=ACL_FLOAT[3, 5] small 1, ")) << "examples come first";
+  EXPECT_TRUE(fake("--case 1/aclnnNeg/0").has("aclnnNeg(self=ACL_FLOAT[3, 5] small 1, ")) << "the first case is not the example";
 }
 
-TEST(Fuzzer, CountsWhatFailsAndPrintsPrograms) {
+TEST(Fuzzer, CountsFailuresAndPrintsPrograms) {
   const Ended result = fake("--calls 500 --attempts 2 --late --coverage");
   EXPECT_EQ(result.status, 1);
   EXPECT_TRUE(result.has(" 6 crashes, 2 hangs, 6 accesses outside")) << result.output;
@@ -79,7 +79,7 @@ TEST(Fuzzer, CountsWhatFailsAndPrintsPrograms) {
   for (const std::string& program : programs) expect_compiles(program);
 }
 
-TEST(Fuzzer, SaysWhatHappened) {
+TEST(Fuzzer, DescribesEachFailure) {
   const struct {
     const char* function;
     const char* text;
@@ -98,7 +98,7 @@ TEST(Fuzzer, SaysWhatHappened) {
   }
 }
 
-TEST(Fuzzer, NamesWhatRanBeforeADelayedCrash) {
+TEST(Fuzzer, NamesTheCallsBeforeADelayedCrash) {
   const Ended result = fake("--calls 60 --only '^aclnn(Abs|Ceil)$'");
   EXPECT_TRUE(result.has("(not when repeated alone; before it ran")) << result.output;
   EXPECT_TRUE(result.has(" aclnnCeil aclnnAbs)")) << result.output;
@@ -109,13 +109,13 @@ TEST(Fuzzer, MakesCasesSimpler) {
   EXPECT_TRUE(result.has("\naclnnSin(self=ACL_FLOAT[] zeros, out=ACL_FLOAT[] zeros)\n")) << result.output;
 }
 
-TEST(Fuzzer, DependsOnTheSeedAlone) {
+TEST(Fuzzer, DependsOnlyOnTheSeed) {
   const Ended first = fake("--calls 60 --attempts 0 --only '^aclnn(Abs|Sin|Tan)$'");
   EXPECT_EQ(first.output, fake("--calls 60 --attempts 0 --only '^aclnn(Abs|Sin|Tan)$'").output);
   EXPECT_NE(first.output, fake("--calls 60 --attempts 0 --only '^aclnn(Abs|Sin|Tan)$' --seed 2").output);
 }
 
-// The second failure of a function depends on its earlier cases.
+// The second failure of a function depends on the earlier cases of that function.
 TEST(Fuzzer, RepeatsACase) {
   const Ended all = fake("--calls 40 --attempts 0 --only '^aclnn(Sin|Abs)$'");
   const size_t begin = all.output.rfind("== aclnnSin, case ");
@@ -139,7 +139,7 @@ TEST(Fuzzer, RepeatsACall) {
   EXPECT_EQ(programs_of(one.output)[0], programs_of(all.output)[0]);
 }
 
-TEST(Fuzzer, ReadsWhatItPrints) {
+TEST(Fuzzer, ParsesThePrintedCalls) {
   for (size_t function = 0; function < functions().size(); ++function) {
     for (uint64_t seed = 0; seed < 10; ++seed) {
       Random random(seed);
@@ -155,7 +155,7 @@ TEST(Fuzzer, ReadsWhatItPrints) {
   }
 }
 
-TEST(Fuzzer, MeasuresTensors) {
+TEST(Fuzzer, ComputesTheBytesOfTensors) {
   const struct {
     const char* tensor;
     int64_t bytes;

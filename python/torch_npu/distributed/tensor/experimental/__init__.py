@@ -1,10 +1,20 @@
-"""Attention over sequences that are spread over devices."""
+"""Attention over sequences that are distributed over devices."""
 
-from ...._offer import not_offered
+from __future__ import annotations
+
+from typing import Any
+
+from ...._api_status import not_offered
 from ...distributed_c10d import NO_HCCL
 
 __all__ = ["context_parallel"]
 
 
 @not_offered(NO_HCCL)
-def context_parallel(mesh, *, buffers=None, buffer_seq_dims=None, no_restore_buffers=None): ...
+def context_parallel(
+    mesh: Any,
+    *,
+    buffers: list[Any] | None = None,
+    buffer_seq_dims: list[int] | None = None,
+    no_restore_buffers: set[Any] | None = None,
+) -> Any: ...

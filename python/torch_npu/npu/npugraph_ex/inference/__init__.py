@@ -1,13 +1,27 @@
 """Compiled models kept on disk: not offered."""
 
-from ...._offer import not_offered
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...._api_status import not_offered
 
 _REASON = "models are not compiled into NPU graphs; call the model itself"
 
 
 @not_offered(_REASON)
-def cache_compile(func, *, dynamic=True, cache_dir=None, global_rank=None, tp_rank=None, pp_rank=None, **kwargs): ...
+def cache_compile(
+    func: Callable[..., Any],
+    *,
+    dynamic: bool = True,
+    cache_dir: str | None = None,
+    global_rank: int | None = None,
+    tp_rank: int | None = None,
+    pp_rank: int | None = None,
+    **kwargs: Any,
+) -> Any: ...
 
 
 @not_offered(_REASON)
-def readable_cache(cache_bin, print_output=True, file=None): ...
+def readable_cache(cache_bin: str, print_output: bool = True, file: str | None = None) -> Any: ...

@@ -1,11 +1,11 @@
-// Random numbers of a device: a Philox seed and an offset.
+// The random number generator of a device: a Philox seed and an offset.
 //
 //   auto* generator = at::get_generator_or_default<at_npu::NPUGeneratorImpl>(optional, at_npu::detail::getDefaultNPUGenerator());
 //   const std::lock_guard lock(generator->mutex_);
 //   auto [seed, offset] = generator->philox_engine_inputs(numbers);
 //
-// The state is 16 bytes: seed, then offset, which is a multiple of 4. Same seed and offset, same numbers. The caller locks
-// mutex_, as for every generator of torch.
+// The state is 16 bytes: the seed, then the offset, which is a multiple of 4. The same seed and offset give the same numbers. The
+// caller locks mutex_, as for every generator of torch.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -18,7 +18,7 @@
 
 namespace at_npu {
 
-// Seed and offset for one call. Both are values: a call that asks for them while a graph is captured is refused.
+// Seed and offset for one call, as values. They cannot be requested while a graph is captured.
 struct PhiloxNpuState {
   struct Payload {
     uint64_t val = 0;
@@ -44,11 +44,11 @@ class TORCH_NPU_API NPUGeneratorImpl final : public c10::GeneratorImpl {
 
   void set_current_seed(uint64_t seed) override;
   uint64_t current_seed() const override { return seed_; }
-  // A new seed, from the machine.
+  // Sets a new random seed and returns it.
   uint64_t seed() override;
   // Throws unless `offset` is a multiple of 4.
   void set_offset(uint64_t offset) override;
-  // While the current stream is captured for a graph: counted from where a replay will find the generator.
+  // While the current stream is captured for a graph: relative to the offset that the generator has at a replay.
   uint64_t get_offset() const override;
   void set_state(const c10::TensorImpl& new_state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
@@ -57,7 +57,7 @@ class TORCH_NPU_API NPUGeneratorImpl final : public c10::GeneratorImpl {
   void set_philox_offset_per_thread(uint64_t offset) { set_offset(offset); }
   uint64_t philox_offset_per_thread() const { return get_offset(); }
 
-  // Seed and offset for `increment` numbers per element; the offset moves behind them.
+  // Returns seed and offset for `increment` numbers per element, and advances the offset by them.
   std::pair<uint64_t, uint64_t> philox_engine_inputs(uint64_t increment);
   PhiloxNpuState philox_npu_state(uint64_t increment);
 
@@ -70,7 +70,7 @@ class TORCH_NPU_API NPUGeneratorImpl final : public c10::GeneratorImpl {
 
 namespace detail {
 
-// -1 is the current device. The default generator is made at its first use, without using the device.
+// -1 is the current device. A default generator is created at its first use. It does not use the device.
 TORCH_NPU_API const at::Generator& getDefaultNPUGenerator(c10::DeviceIndex device_index = -1);
 TORCH_NPU_API at::Generator createNPUGenerator(c10::DeviceIndex device_index = -1);
 

@@ -1,4 +1,4 @@
-// HCCL is not offered: whatever is called throws c10::NotImplementedError. Tensors of npu travel by gloo.
+// HCCL is not offered: every call throws c10::NotImplementedError. Copy tensors to the CPU and send them with gloo.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -3,9 +3,9 @@
 //   at_npu::native::OpCommand().Name("aclnnFoo").SetCustomHandler([&] { return launch_foo(stream); }).Run();
 //   at_npu::native::OpCommand().Name("Add").Input(a).Input(b).Output(out).Run();
 //
-// With a handler, Run() calls it at once, on this thread, and throws unless it returns 0. Without one, Name() is a graph operator
-// of CANN. AscendCL's compiler of those is not used here: the names that docs/extending.md lists run as aclnn functions, which
-// want outputs of the right shape; any other is c10::NotImplementedError. A command is for one Run(). Not thread-safe.
+// With a handler, Run() calls it on this thread and throws unless it returns 0. Without a handler, Name() is a graph operator of
+// CANN. Graph operators are not compiled: the names that docs/extending.md lists run as aclnn functions, which require outputs of
+// the right shape; any other name throws c10::NotImplementedError. A command is for one Run(). Not thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,7 +40,7 @@ using PROC_FUNC = std::function<int()>;
 using DyNumAndIndex = std::vector<std::pair<uint32_t, uint32_t>>;
 using DynamicInputRegFunc = std::function<ge::OperatorPtr(DyNumAndIndex, string)>;
 
-// Nothing is compiled, so that it makes no difference here.
+// No effect, because no operator is compiled.
 enum CompileType { MEMORY_HOST_COMPILE_DEPENDENT = 1, MEMORY_HOST_COMPILE_INDEPENDENT = 2 };
 
 struct UnifiedResult {
@@ -49,7 +49,8 @@ struct UnifiedResult {
   bool result_type_defined = false;
 };
 
-// Names of inputs and outputs (`descName`), formats and `realData`, `realDtype`, `realType` are for the compiler, and not used.
+// Names of inputs and outputs (`descName`), formats, `realData`, `realDtype` and `realType` are for the compiler and have no
+// effect.
 class TORCH_NPU_API OpCommand {
  public:
   OpCommand();
@@ -59,9 +60,9 @@ class TORCH_NPU_API OpCommand {
 
   OpCommand& Name(const string& name);
   OpCommand& SetCustomHandler(PROC_FUNC func);
-  // Does nothing: it is for graphs.
+  // No effect: it is for graphs.
   OpCommand& DynamicInputReg(DynamicInputRegFunc func, DyNumAndIndex num_and_index);
-  // Inputs that follow are cast to `common_type`, and so is the output unless its type is fixed.
+  // Later inputs are cast to `common_type`, and so is the output unless its type is fixed.
   OpCommand& Expect(UnifiedResult unified_result);
 
   // A missing input.
@@ -102,7 +103,7 @@ class TORCH_NPU_API OpCommand {
 
   void Run();
 
-  // Run() then waits for the operator.
+  // Run() waits for the operator.
   OpCommand& Sync(c10::SmallVector<int64_t, N>& sync_index);
   OpCommand& Sync();
 

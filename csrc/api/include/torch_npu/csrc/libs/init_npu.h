@@ -14,9 +14,9 @@
 
 namespace torch_npu {
 
-// Gives torch's spare device type the name npu, and makes the device current. Throws if there is no such device.
+// Names torch's device type PrivateUse1 npu, and makes the device current. Throws if there is no such device.
 TORCH_NPU_API void init_npu(const c10::DeviceIndex device_index = 0);
-// Such as "npu" or "npu:1".
+// `device_str` is, for example, "npu" or "npu:1".
 TORCH_NPU_API void init_npu(const std::string& device_str);
 TORCH_NPU_API void init_npu(const at::Device& device);
 
@@ -27,7 +27,7 @@ TORCH_NPU_API void finalize_npu();
 
 namespace torch::npu {
 
-// Waits for all work of a device; -1 is the current one.
+// Waits for all work of a device; -1 is the current device.
 TORCH_NPU_API void synchronize(int64_t device_index = -1);
 
 }  // namespace torch::npu

@@ -1,11 +1,12 @@
-// Events: marks in a stream's order.
+// Events: marks in the order of a stream.
 //
 //   c10_npu::NPUEvent event;
 //   event.record(producer);
 //   event.block(consumer);      // consumer's later work starts after the mark
 //
-// An event is made when it is first recorded, or first asked for its handle, and belongs to the device where that was. One that
-// was never recorded counts as reached. Recording again moves the mark; who already waits keeps the older one. Not thread-safe.
+// An event is created when it is first recorded or its handle is first requested, and belongs to the device of that call. An
+// event that was never recorded counts as reached. Recording again moves the mark; a wait that has begun keeps the older mark.
+// Not thread-safe.
 #pragma once
 
 #include <ATen/Device.h>
@@ -36,12 +37,12 @@ class C10_NPU_API NPUEvent {
 
   operator aclrtEvent() const { return event(); }
 
-  // None while it is not made.
+  // None until the event is created.
   std::optional<at::Device> device() const;
   bool isCreated() const { return event_ != nullptr; }
-  // -1 while it is not made.
+  // -1 until the event is created.
   c10::DeviceIndex device_index() const;
-  // Null while it is not made.
+  // Null until the event is created.
   aclrtEvent event() const;
 
   bool query() const;
@@ -55,7 +56,7 @@ class C10_NPU_API NPUEvent {
   float elapsed_time(const NPUEvent& other) const;
   void synchronize() const;
 
-  // For another process; needs ACL_EVENT_IPC. An event that is not made yet is made on the current device.
+  // The handle for another process. Requires ACL_EVENT_IPC. Creates the event on the current device if it does not exist yet.
   void ipc_handle(aclrtIpcEventHandle* handle);
 
  private:

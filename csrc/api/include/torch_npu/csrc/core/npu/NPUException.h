@@ -1,4 +1,4 @@
-// Codes of AscendCL as C++ exceptions.
+// Turns codes of AscendCL into C++ exceptions.
 //
 //   NPU_CHECK_ERROR(NPU_ACL(aclrtMemcpyAsync)(target, bytes, source, bytes, kind, stream));
 #pragma once
@@ -10,10 +10,10 @@
 
 namespace c10_npu {
 
-// What the device said about this thread's last failure; empty if there was none. Valid until the next call.
+// The device library's message about this thread's last failure; empty if there was none. Valid until the next call.
 C10_NPU_API const char* c10_npu_get_error_message();
 
-// Throws unless `code` is 0: a c10::Error with `call`, the code, its name and the device's own message.
+// Throws a c10::Error unless `code` is 0, with `call`, the code, its name and the message of the device library.
 C10_NPU_API void check_error(aclError code, const char* call);
 
 }  // namespace c10_npu

@@ -1,9 +1,9 @@
-// The devices of this process, and waiting for them.
+// The devices of this process, and waits for them.
 //
 //   c10_npu::set_device(1);
 //   c10_npu::device_synchronize();
 //
-// The current device belongs to the thread, 0 at its start. Thread-safe.
+// Each thread has a current device, 0 at its start. Thread-safe.
 #pragma once
 
 #include <acl/acl_rt.h>
@@ -18,7 +18,7 @@ namespace c10_npu {
 
 // 0 if there is no usable device library.
 C10_NPU_API c10::DeviceIndex device_count() noexcept;
-// Throws, with the reason, where there is no device.
+// Throws with the reason if there is no device.
 C10_NPU_API c10::DeviceIndex device_count_ensure_non_zero();
 
 C10_NPU_API c10::DeviceIndex current_device();
@@ -30,11 +30,11 @@ C10_NPU_API void set_device(c10::DeviceIndex device);
 C10_NPU_API aclError GetDevice(int32_t* device);
 C10_NPU_API aclError SetDevice(c10::DeviceIndex device);
 
-// Wait for the current device, or for a stream of it (null: its default stream). A failed operator is reported here, once.
+// Waits for the current device, or for a stream of it (null: its default stream). Throws the failure of an operator, once.
 C10_NPU_API void device_synchronize();
 C10_NPU_API void stream_synchronize(aclrtStream stream);
 
-// What a synchronising call is to do, as torch.npu.set_sync_debug_mode() says.
+// The mode of torch.npu.set_sync_debug_mode().
 enum class SyncDebugMode { L_DISABLED = 0, L_WARN, L_ERROR };
 
 class C10_NPU_API WarningState {
@@ -43,9 +43,9 @@ class C10_NPU_API WarningState {
   SyncDebugMode get_sync_debug_mode() const;
 };
 
-// Of the process.
+// The one state of the process.
 C10_NPU_API WarningState& warning_state();
-// For whoever is about to wait for the device: warns, throws, or does nothing.
+// Called before a wait for the device. Warns, throws or does nothing, depending on the mode.
 C10_NPU_API void warn_or_error_on_sync();
 
 }  // namespace c10_npu

@@ -1,4 +1,4 @@
-// Another current device or stream for a scope.
+// Guards that set the current device or stream for a scope.
 //
 //   const c10_npu::OptionalNPUGuard guard(at::device_of(tensor));
 //   const c10_npu::NPUStreamGuard on_side(c10_npu::getNPUStreamFromPool());      // makes the stream's device current, too
@@ -27,10 +27,10 @@ class NPUStreamGuard {
   NPUStreamGuard(const NPUStreamGuard&) = delete;
   NPUStreamGuard& operator=(const NPUStreamGuard&) = delete;
 
-  // Back to the original stream, then on to `stream`.
+  // Restores the original stream, then makes `stream` current.
   void reset_stream(c10::Stream stream) { guard_.reset_stream(NPUStream(stream).unwrap()); }
 
-  // Of the device that `stream` was given for.
+  // The previous stream of the device of the constructor's argument.
   NPUStream original_stream() const { return NPUStream(NPUStream::UNCHECKED, guard_.original_stream()); }
   NPUStream current_stream() const { return NPUStream(NPUStream::UNCHECKED, guard_.current_stream()); }
   c10::Device current_device() const { return guard_.current_device(); }

@@ -1,4 +1,4 @@
-// What torch asks this device for by at::globalContext().
+// The hooks that torch calls through at::globalContext().
 //
 //   auto& hooks = static_cast<const c10_npu::NPUHooksInterface&>(at::detail::getPrivateUse1Hooks());
 #pragma once

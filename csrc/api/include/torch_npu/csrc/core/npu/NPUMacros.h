@@ -1,4 +1,4 @@
-// What the public headers mark their functions and classes with: exported by libtorch_npu.so.
+// Marks of the functions and classes that libtorch_npu.so exports.
 #pragma once
 
 #include <c10/macros/Export.h>

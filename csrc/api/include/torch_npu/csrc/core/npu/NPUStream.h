@@ -3,8 +3,8 @@
 //   c10_npu::NPUStream stream = c10_npu::getCurrentNPUStream();
 //   aclnnX(workspace, bytes, executor, stream.stream());
 //
-// The current stream belongs to thread and device. Each device has its default stream and a pool that hands out streams in turn;
-// streams are never destroyed. Thread-safe.
+// Each thread has one current stream per device. Each device has its default stream and a pool that hands out streams in turn.
+// Streams are never destroyed. Thread-safe.
 #pragma once
 
 #include <acl/acl_rt.h>
@@ -41,12 +41,12 @@ class C10_NPU_API NPUStream {
   // Waits for all submitted work. A failed operator is reported here, once.
   void synchronize() const;
 
-  // The handle for AscendCL. Null for a default stream, which AscendCL takes for that of the thread's device; binds the thread to
-  // its current device. There is no queue on the host to empty first, so that `need_empty` makes no difference.
+  // The handle for AscendCL. Null for a default stream: AscendCL then uses the default stream of the thread's device. Binds the
+  // current device to the thread. `need_empty` has no effect, because there is no queue on the host.
   aclrtStream stream() const;
   aclrtStream stream(const bool need_empty) const;
 
-  // A mark that belongs to the stream, not to this copy of it; nothing here depends on it.
+  // A mark of the stream, which all copies of this object share. It has no effect.
   bool isDataPreprocessStream();
   void setDataPreprocessStream(bool is_data_preprocess_stream);
 
@@ -60,7 +60,7 @@ C10_NPU_API NPUStream getDefaultNPUStream(c10::DeviceIndex device_index = -1);
 // The next one of the pool.
 C10_NPU_API NPUStream getNPUStreamFromPool(c10::DeviceIndex device = -1);
 C10_NPU_API NPUStream getStreamFromPool(const bool isHighPriority = false, c10::DeviceIndex device = -1);
-// For the calling thread and the stream's device; the current device stays.
+// For the calling thread and the stream's device. The current device does not change.
 C10_NPU_API void setCurrentNPUStream(NPUStream stream);
 
 }  // namespace c10_npu

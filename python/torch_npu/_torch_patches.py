@@ -1,0 +1,107 @@
+"""Names that are added to modules and classes of torch, and functions of torch that are wrapped.
+
+torch.version.cann                            # loads the device library
+torch.distributed.is_hccl_available()         # from torch_npu.distributed, like reinit_process_group
+torch.autograd.profiler.profile(use_npu=True) # means use_device="npu"
+torch.compiler.npugraph_mark_step_begin()     # does nothing
+model.cast_weight("npu:0")                    # does nothing
+packed_sequence.npu("npu:1")                  # torch's own; a device of another type is an error
+torch.nn.LazyLinear(3).npu()                  # works before the parameters are initialised
+torch.set_default_tensor_type("torch.npu.FloatTensor")   # see _default_tensor_type.py
+torch.amp.GradScaler("npu").update(1024.0)     # clears the overflow flags, as update() does
+print(tensor)                                 # formatted on the CPU: torch uses float64, which no chip has
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import _C, _default_tensor_type, npu
+from ._api_status import no_op
+
+
+def register() -> None:
+    torch.version.__getattr__ = _of_version
+    torch.distributed.__getattr__ = _of_distributed
+    torch.autograd.profiler.profile.__init__ = _with_use_npu(torch.autograd.profiler.profile.__init__)
+    torch.compiler.npugraph_mark_step_begin = npugraph_mark_step_begin
+    torch.nn.Module.cast_weight = cast_weight
+    torch.nn.utils.rnn.PackedSequence.npu = _to_npu_only(torch.nn.utils.rnn.PackedSequence.npu)
+    torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.npu)
+    torch.set_default_tensor_type = _default_tensor_type.with_npu(torch.set_default_tensor_type)
+    torch.amp.GradScaler.update = _clearing_flags(torch.amp.GradScaler.update)
+    torch._tensor_str._Formatter.__init__ = _on_host(torch._tensor_str._Formatter.__init__)
+
+
+def _of_version(name: str) -> Any:
+    if name == "cann":
+        return _C._get_cann_version("CANN")
+    raise AttributeError(f"module 'torch.version' has no attribute {name!r}")
+
+
+def _of_distributed(name: str) -> Any:
+    if name in ("is_hccl_available", "reinit_process_group"):
+        return getattr(importlib.import_module("torch_npu.distributed"), name)
+    raise AttributeError(f"module 'torch.distributed' has no attribute {name!r}")
+
+
+def _clearing_flags(update: Callable[..., None]) -> Callable[..., None]:
+    """Wraps GradScaler.update. The operator that adapts the scale clears the flags; with a given scale that operator does not
+    run."""
+
+    @functools.wraps(update)
+    def clearing(self: Any, new_scale: Any = None) -> None:
+        update(self, new_scale)
+        is_given = self._enabled and new_scale is not None
+        if is_given and self._scale.device.type == "npu" and not npu.utils.is_support_inf_nan():
+            _C._npu_clear_overflow_flags()
+
+    return clearing
+
+
+def _on_host(init: Callable[..., None]) -> Callable[..., None]:
+    """Wraps a constructor that reads the values of a tensor: it gets a copy on the CPU."""
+
+    @functools.wraps(init)
+    def __init__(self: Any, tensor: torch.Tensor) -> None:
+        init(self, tensor.cpu() if tensor.device.type == "npu" else tensor)
+
+    return __init__
+
+
+def _with_use_npu(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, use_npu: bool = False, **kwargs: Any) -> None:
+        if use_npu:
+            kwargs["use_device"] = "npu"
+        init(self, *args, **kwargs)
+
+    return __init__
+
+
+@no_op("torch.compile captures no NPU graphs")
+def npugraph_mark_step_begin() -> None:
+    """Marks the beginning of a step of training or inference."""
+
+
+@no_op("softnpu computes in every format, so weights keep their format")
+def cast_weight(self: torch.nn.Module, device: Any) -> None:
+    """Casts the weights of a module to the format in which the device computes."""
+    if device is not None and not isinstance(device, int):
+        torch.device(device)
+
+
+def _to_npu_only(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def to_npu(self: Any, *args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device", args[0] if args else None)
+        if isinstance(device, (str, torch.device)):
+            npu._utils._get_device_index(device)
+        return method(self, *args, **kwargs)
+
+    return to_npu

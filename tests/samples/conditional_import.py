@@ -1,7 +1,0 @@
-"""One program for torch of all ages: the plugin is imported where there is one."""
-
-import torch
-
-if tuple(int(part) for part in torch.__version__.split(".")[:2]) > (1, 5):
-    import torch_npu  # noqa: F401
-assert torch.npu.is_available()
