@@ -137,12 +137,30 @@ def _trace_torch_npu() -> None:
         return torch.accelerator.synchronize() if device is None else torch.accelerator.synchronize(device)
 
 
+def _keep_rules_of_cuda() -> None:
+    """Dynamo looks the functions of torch.cuda up by name when it builds its rules, and again after init_process_group() has
+    cleared them. While transfer_to_npu is applied, these names mean torch.npu's functions, which have rules of their own."""
+    from torch._dynamo import trace_rules
+
+    from ._tracing import with_names_of_cuda
+
+    build = trace_rules.get_torch_obj_rule_map.__wrapped__
+
+    @functools.cache
+    def get_torch_obj_rule_map() -> Any:
+        with with_names_of_cuda():
+            return build()
+
+    trace_rules.get_torch_obj_rule_map = get_torch_obj_rule_map
+
+
 def _register() -> None:
     register_interface_for_device("npu", NpuInterface)
     for index in range(npu.device_count()):
         register_interface_for_device(f"npu:{index}", NpuInterface)
     register_backend(npu_backend, name="npu")
     _trace_torch_npu()
+    _keep_rules_of_cuda()
 
 
 _register()

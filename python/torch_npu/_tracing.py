@@ -15,13 +15,12 @@ from ._import_hook import on_import
 
 def register() -> None:
     _decompose_batch_norm()
-    on_import("torch._dynamo", lambda: importlib.import_module("torch_npu._dynamo"), within=_with_cuda_as_it_was)
+    on_import("torch._dynamo", lambda: importlib.import_module("torch_npu._dynamo"), within=with_names_of_cuda)
     on_import("torch._inductor.compile_fx", _refuse_inductor)
 
 
-def _with_cuda_as_it_was() -> AbstractContextManager[Any]:
-    """Dynamo registers the functions of torch.cuda at its import. While transfer_to_npu is applied, these would be torch.npu's,
-    so the names of torch are restored for that time."""
+def with_names_of_cuda() -> AbstractContextManager[Any]:
+    """Restores the names that transfer_to_npu replaces, while Dynamo registers the functions of torch.cuda."""
     transfer = sys.modules.get("torch_npu.contrib.transfer_to_npu")
     return contextlib.nullcontext() if transfer is None else transfer.suspended()
 

@@ -121,6 +121,20 @@ def test_torch_compile_works_after_the_transfer(python):
     assert (done.stdout, done.stderr) == ("4.0 npu:1 [0, True]\nFalse False\n", NOTICE + "\n")
 
 
+def test_dynamo_keeps_its_rules_when_they_are_built_again_during_the_transfer():
+    def function(x):
+        return x + 1, torch.npu.is_available()
+
+    x = torch.ones(2, device="npu")
+    torch.compile(function, backend="eager", fullgraph=True)(x)
+    trace_rules = torch._dynamo.trace_rules
+    with transfer_to_npu.scope():
+        trace_rules.clear_lru_cache()  # as init_process_group() does
+        assert torch.npu.is_available not in trace_rules.get_torch_obj_rule_map()
+        torch.compiler.reset()
+        assert torch.compile(function, backend="eager", fullgraph=True)(x)[1] is True
+
+
 def test_torch_compile_needs_no_backend():
     def function(x):
         return (x.sin() * 2).sum()
