@@ -204,10 +204,9 @@ std::set<std::string> matches(const std::string& text, const char* pattern) {
 }
 
 TEST_F(OptionsTest, DocumentListsExactlyTheVariablesThatAreRead) {
-  const auto repository = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  const std::filesystem::path repository = SOFTNPU_REPOSITORY;
   const std::string source = read_file(repository / "softnpu/runtime/base/options.cpp");
   const std::string document = read_file(repository / "docs/environment.md");
-  if (source.empty() || document.empty()) GTEST_SKIP() << "the sources were moved after this was compiled";
   const std::string of_the_device = document.substr(0, document.find("\n## The plugin"));
   const std::set<std::string> read = matches(source, "\"((?:SOFTNPU|ASCEND)_[A-Z_]+)\"");
   EXPECT_FALSE(read.empty());
