@@ -157,7 +157,7 @@ def generator():
         (
             lambda: torch.npu.set_rng_state(torch.npu.get_rng_state().npu()),
             TypeError,
-            "but got torch.uint8 on npu:0; .* needs .cpu",
+            "but got torch.uint8 on npu:0; call .cpu",
         ),
         (lambda: torch.npu.set_rng_state(torch.zeros(16)), TypeError, "uint8 on the CPU, but got torch.float32"),
         (
