@@ -48,6 +48,40 @@ BASE_MACROS = """\
 #endif
 """
 
+# What hccl.h declares beyond the tables: the caller's header decides which version of the configuration it is.
+CONFIG_INIT = """\
+// Marks every setting as not set. Callers have it in their own code, so that the library learns which fields they know.
+static inline void HcclCommConfigInit(HcclCommConfig *config) {
+  typedef struct {
+    size_t size;
+    uint32_t magic;
+    uint32_t version;
+    uint64_t unused;
+  } HcclCommConfigInfo;
+  HcclCommConfigInfo *const info = (HcclCommConfigInfo *)(void *)config;
+  info->size = sizeof(HcclCommConfig);
+  info->magic = HCCL_COMM_CONFIG_MAGIC_WORD;
+  info->version = HCCL_COMM_CONFIG_VERSION;
+  info->unused = 0;
+  config->hcclBufferSize = HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET;
+  config->hcclDeterministic = HCCL_COMM_DETERMINISTIC_CONFIG_NOT_SET;
+  config->hcclCommName[0] = '\\0';
+  config->hcclUdi[0] = '\\0';
+  config->hcclOpExpansionMode = HCCL_COMM_DEFAULT_OP_EXPANSION_MODE;
+  config->hcclRdmaTrafficClass = HCCL_COMM_TRAFFIC_CLASS_CONFIG_NOT_SET;
+  config->hcclRdmaServiceLevel = HCCL_COMM_SERVICE_LEVEL_CONFIG_NOT_SET;
+  config->hcclWorldRankID = 0;
+  config->hcclJobID = 0;
+  config->aclGraphZeroCopyEnable = 0;
+  config->hcclExecTimeOut = (int32_t)HCCL_COMM_EXECTIMEOUT_CONFIG_NOT_SET;
+  config->hcclAlgo[0] = '\\0';
+  config->hcclRetryEnable[0] = '\\0';
+  config->hcclRetryParams[0] = '\\0';
+  config->hcclBufferName[0] = '\\0';
+  config->hcclQos = HCCL_COMM_QOS_CONFIG_NOT_SET;
+}
+"""
+
 
 def header_text(header: Header) -> str:
     system = [f"#include <{name}>" for name in header.includes if name.startswith("std")]
@@ -59,6 +93,7 @@ def header_text(header: Header) -> str:
     lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", ""] if declares else []
     for section in header.sections:
         lines += [f"// {section.title}.", *section_lines(section), ""]
+    lines += [CONFIG_INIT] if header.path == "hccl/hccl.h" else []
     lines += ["#ifdef __cplusplus", "}", "#endif"] if declares else []
     return "\n".join(lines).rstrip() + "\n"
 
@@ -114,12 +149,16 @@ def behaviour_declaration(argument: Argument) -> str:
     return f"{OBJECT_OF_HANDLE[argument.type]}{'*' if may_be_null else '&'} {argument.name}"
 
 
+def has_entry_in(function: Function, library: str) -> bool:
+    return function.library == library and function.has_entry
+
+
 def api_header(abi: Abi) -> str:
     lines = [f"// The behaviour behind each C function, called with checked arguments. {GENERATED}", "#pragma once", ""]
     lines += ['#include "acl/acl.h"', '#include "runtime/base/status.h"', "", "namespace softnpu {", ""]
     lines += [*(f"class {name};" for name in sorted(OBJECT_OF_HANDLE.values())), "", "namespace api {"]
     for title, _, functions in abi.groups:
-        working = [function for function in functions if function.has_entry and function.status == "works"]
+        working = [function for function in functions if has_entry_in(function, "ascendcl") and function.status == "works"]
         lines += ["", f"// {title}."] if working else []
         for function in working:
             declarations = [behaviour_declaration(argument) for argument in function.arguments]
@@ -129,7 +168,7 @@ def api_header(abi: Abi) -> str:
 
 def refusal(function: Function) -> str:
     types = [argument.type for argument in function.arguments] or ["void"]
-    head = call_text(f"aclError {function.name}", types, " {")
+    head = call_text(f"{function.returns} {function.name}", types, " {")
     return f'{head}\n  return refuse("{function.name}");\n}}'
 
 
@@ -161,9 +200,96 @@ def entries(abi: Abi) -> str:
     lines += ["namespace api = softnpu::api;", "using namespace softnpu::entry;"]
     lines += [f"using softnpu::{name};" for name in sorted((*OBJECT_OF_HANDLE.values(), "Status"))]
     for function in abi.functions:
-        if function.has_entry:
+        if has_entry_in(function, "ascendcl"):
             lines += ["", refusal(function) if function.status == "refuses" else entry(function)]
     return "\n".join(lines) + "\n"
+
+
+# ---- entry points of the collective library ----
+
+
+def hccl_declaration(argument: Argument) -> str:
+    """A communicator arrives as the object that its handle stands for."""
+    return f"const CommunicatorRef& {argument.name}" if argument.type == "HcclComm" else join_name(argument.type, argument.name)
+
+
+def hccl_api_header(abi: Abi) -> str:
+    lines = [f"// The behaviour behind each function of libhccl, called with checked arguments. {GENERATED}", "#pragma once", ""]
+    lines += ["#include <memory>", "", '#include "hccl/hccl.h"', '#include "runtime/base/status.h"', ""]
+    lines += ["namespace softnpu::hccl {", "", "class Communicator;"]
+    lines += ["using CommunicatorRef = std::shared_ptr<Communicator>;", "", "namespace api {", ""]
+    for function in abi.functions:
+        if has_entry_in(function, "hccl") and function.status == "works":
+            declarations = [hccl_declaration(argument) for argument in function.arguments]
+            lines.append(call_text(f"Status {function.name}", declarations, ";"))
+    return "\n".join([*lines, "", "}  // namespace api", "}  // namespace softnpu::hccl"]) + "\n"
+
+
+def hccl_entry(function: Function) -> str:
+    checks, passed = [], []
+    for argument in function.arguments:
+        if argument.is_pointer and not argument.nullable:
+            checks.append(f'if ({argument.name} == nullptr) return null_argument("{argument.name}");')
+        if argument.type == "HcclComm":
+            checks.append(f"CommunicatorRef {argument.name}_object;")
+            checks.append(f"SOFTNPU_RETURN_IF_ERROR(resolve({argument.name}, &{argument.name}_object));")
+        passed.append(f"{argument.name}_object" if argument.type == "HcclComm" else argument.name)
+    lines = [prototype(function, " {"), f'  return guarded("{function.name}", [&]() -> Status {{']
+    lines += [f"    {check}" for check in checks]
+    lines += [call_text(f"return api::{function.name}", passed, ";", indent="    "), "  });", "}"]
+    return "\n".join(lines)
+
+
+def hccl_entries(abi: Abi) -> str:
+    lines = [f"// The exported functions of libhccl: checks, then behaviour. {GENERATED}"]
+    lines += ['#include "hccl/entry.h"', '#include "hccl_api.h"', ""]
+    lines += ["namespace api = softnpu::hccl::api;", "using namespace softnpu::hccl::entry;"]
+    lines += ["using softnpu::Status;", "using softnpu::hccl::CommunicatorRef;"]
+    for function in abi.functions:
+        if has_entry_in(function, "hccl"):
+            lines += ["", refusal(function) if function.status == "refuses" else hccl_entry(function)]
+    return "\n".join(lines) + "\n"
+
+
+HCCL_BAD_ARGUMENTS_HEAD = f"""\
+// Calls of libhccl with wrong arguments for the tests. {GENERATED}
+//
+// HCCL_NULL_CALL(function, argument, call)  `argument` is null where null is refused; everything else is plausible
+// HCCL_BAD_COMM_CALL(function, call)        the communicator is `garbage`, a void*
+// HCCL_REFUSED_CALL(function, call)         plausible arguments for a function that is not supported
+//
+// The includer defines the macros it wants (the others are empty) and has in scope: valid_comm and `buffer`, void*, at least 8 KiB.
+#ifndef HCCL_NULL_CALL
+#define HCCL_NULL_CALL(function, argument, call)
+#endif
+#ifndef HCCL_BAD_COMM_CALL
+#define HCCL_BAD_COMM_CALL(function, call)
+#endif
+#ifndef HCCL_REFUSED_CALL
+#define HCCL_REFUSED_CALL(function, call)
+#endif
+"""
+
+
+def hccl_bad_arguments(abi: Abi) -> str:
+    lines = []
+    for function in abi.functions:
+        if not has_entry_in(function, "hccl"):
+            continue
+        name, arguments = function.name, function.arguments
+        plausible = [value_of(argument, {"HcclComm": "valid_comm"}, "buffer", "1") for argument in arguments]
+        if function.status == "refuses":
+            lines.append(f"HCCL_REFUSED_CALL({name}, {name}({', '.join(plausible)}))")
+            continue
+        for index, argument in enumerate(arguments):
+            if argument.is_pointer and not argument.nullable:
+                values = [*plausible[:index], "nullptr", *plausible[index + 1 :]]
+                lines.append(f"HCCL_NULL_CALL({name}, {argument.name}, {name}({', '.join(values)}))")
+        if any(argument.type == "HcclComm" for argument in arguments):
+            values = [value_of(argument, {"HcclComm": "garbage"}, "buffer", "1") for argument in arguments]
+            lines.append(f"HCCL_BAD_COMM_CALL({name}, {name}({', '.join(values)}))")
+    tail = "\n#undef HCCL_NULL_CALL\n#undef HCCL_BAD_COMM_CALL\n#undef HCCL_REFUSED_CALL\n"
+    return "\n".join([HCCL_BAD_ARGUMENTS_HEAD, *lines, tail])
 
 
 ERROR_NAMES_HEADER = f"""\
@@ -259,11 +385,12 @@ def bad_arguments(abi: Abi) -> str:
 
 DOCUMENTATION_GUIDE = """\
 - *works*: the library that its section names implements it.
-- *not supported*: it returns `ACL_ERROR_RT_FEATURE_NOT_SUPPORT` with a message that names it.
+- *not supported*: it returns `ACL_ERROR_RT_FEATURE_NOT_SUPPORT`, in libhccl `HCCL_E_NOT_SUPPORT`, with a message that names it.
 
 `?` behind a name: the argument may be null; a null stream is the default stream of the current context. A function that works
 returns `ACL_ERROR_INVALID_PARAM` for null in any other pointer or handle, and `ACL_ERROR_UNINITIALIZE` before `aclInit` and after
-`aclFinalize` unless it is marked *any time*. Functions of libopapi return `ACLNN_ERR_PARAM_NULLPTR` and need no `aclInit`."""
+`aclFinalize` unless it is marked *any time*. Functions of libopapi return `ACLNN_ERR_PARAM_NULLPTR` and need no `aclInit`; those of
+libhccl return `HCCL_E_PTR`."""
 
 
 def documentation(abi: Abi) -> str:
@@ -295,6 +422,9 @@ def outputs(abi: Abi) -> dict[str, str]:
         "src/error_names.h": ERROR_NAMES_HEADER,
         "src/error_names.cpp": error_names(abi),
         "src/bad_arguments.inc": bad_arguments(abi),
+        "src/hccl_api.h": hccl_api_header(abi),
+        "src/hccl_entries.cpp": hccl_entries(abi),
+        "src/hccl_bad_arguments.inc": hccl_bad_arguments(abi),
     }
 
 

@@ -19,6 +19,7 @@ BUILTIN_SIZES = {
 }  # fmt: skip
 STATUS_WORDS = ("works", "refuses")
 FLAG_WORDS = ("anytime", "direct")
+RESULT_OF_LIBRARY = {"ascendcl": "aclError", "hccl": "HcclResult"}  # what generated entry points return
 
 
 @dataclass
@@ -76,7 +77,8 @@ class Function:
     @property
     def has_entry(self) -> bool:
         """Whether a generated entry point checks the arguments before it calls the hand-written function."""
-        return self.library == "ascendcl" and self.returns == "aclError" and not self.variadic and "direct" not in self.flags
+        result = RESULT_OF_LIBRARY.get(self.library)
+        return self.returns == result and not self.variadic and "direct" not in self.flags
 
 
 class Abi:
@@ -218,8 +220,9 @@ class Abi:
                 row.fail(f"unknown word `{word}`; known are {', '.join(known)}")
         arguments, variadic = self._read_arguments(row, signature[3])
         returns = signature[1].strip()
-        if status == "refuses" and (returns != "aclError" or variadic or flags):
-            row.fail("only a plain function that returns aclError can refuse")
+        result = RESULT_OF_LIBRARY.get(library, "aclError")
+        if status == "refuses" and (returns != result or variadic or flags):
+            row.fail(f"only a plain function that returns {result} can refuse")
         return Function(row, returns, signature[2], arguments, variadic, status, tuple(flags), remark.strip(), library)
 
     def _read_arguments(self, row: Row, text: str) -> tuple[tuple[Argument, ...], bool]:
