@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-enum { SOFTNPU_DRIVER_VERSION = 6, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
+enum { SOFTNPU_DRIVER_VERSION = 7, SOFTNPU_TASK_PAYLOAD = 96, SOFTNPU_TASK_MESSAGE = 512 };
 
 enum {
   SOFTNPU_TASK_ON_WORKER = 1, /* calls a function of the client; runs only on the stream's own thread */
@@ -107,6 +107,13 @@ typedef struct SoftnpuDriver {
    * true. */
   bool (*alter_captured)(aclrtStream stream, bool (*alter)(const SoftnpuTaskKind** kind, void* payload, void* context),
                          void* context);
+
+  /* The file behind [pointer, pointer + bytes) of device memory, and where in it the range lies in one piece: how another process
+   * of the user reads the range, through /proc. The file stays open as long as the device. False where there is no such file. */
+  bool (*find_file)(const void* pointer, size_t bytes, int* file, uint64_t* offset);
+
+  /* The host's number of a device that this process calls `device`; -1 if there is none. */
+  int32_t (*host_device)(int32_t device);
 } SoftnpuDriver;
 
 /* Returns null if `version` differs from the SOFTNPU_DRIVER_VERSION that libascendcl was built with. */

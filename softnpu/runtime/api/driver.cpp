@@ -5,6 +5,7 @@
 #include "runtime/base/options.h"
 #include "runtime/engine/arena.h"
 #include "runtime/memory/heaps.h"
+#include "runtime/memory/virtual_memory.h"
 #include "runtime/stream/capture.h"
 #include "runtime/stream/copy.h"
 #include "runtime/stream/submit_with_faults.h"
@@ -45,6 +46,28 @@ bool find_allocation(const void* pointer, uintptr_t* begin, size_t* bytes) {
   *begin = reinterpret_cast<uintptr_t>(found->base);
   *bytes = found->bytes;
   return true;
+}
+
+bool find_file(const void* pointer, size_t bytes, int* file, uint64_t* offset) {
+  if (!Arena::contains(pointer)) return false;
+  const int device = Arena::device_of(pointer);
+  *file = Arena::heap_file(device);
+  if (*file < 0) return false;
+  const auto* const heap = static_cast<const std::byte*>(Arena::heap_begin(device));
+  const auto* const begin = static_cast<const std::byte*>(pointer);
+  if (begin + bytes <= heap + Arena::capacity()) {
+    *offset = static_cast<uint64_t>(begin - heap);
+    return true;
+  }
+  const std::optional<VirtualMemory::Piece> piece = VirtualMemory::piece_at(pointer);
+  if (!piece || piece->bytes < bytes) return false;
+  *offset = static_cast<uint64_t>(piece->offset);
+  return true;
+}
+
+int32_t host_device(int32_t device) {
+  const std::vector<int>& visible = options().visible_devices;
+  return device >= 0 && static_cast<size_t>(device) < visible.size() ? visible[static_cast<size_t>(device)] : -1;
 }
 
 aclError fail(const char* function, aclError code, const char* message) { return entry::fail(function, Status(code, message)); }
@@ -107,7 +130,9 @@ const SoftnpuDriver* softnpuDriver(uint32_t version) {
                              .check_zones = softnpu::options().memory_check.red_zones ? softnpu::check_zones : nullptr,
                              .limits = softnpu::Device::limits(),
                              .saturates = softnpu::saturates,
-                             .alter_captured = softnpu::alter_captured};
+                             .alter_captured = softnpu::alter_captured,
+                             .find_file = softnpu::find_file,
+                             .host_device = softnpu::host_device};
   }();
   return driver;
 }

@@ -1,0 +1,63 @@
+// Messages between two ranks, one or several at once. They have a lane of their own and do not wait for collectives. Messages of a
+// rank to itself are copies.
+#include <mutex>
+#include <set>
+
+#include "hccl/collectives/collectives.h"
+
+namespace softnpu::hccl {
+namespace {
+
+using Locks = std::vector<std::unique_lock<std::mutex>>;
+
+// In the order that communicator.h gives.
+Locks lock_peers(Communicator& communicator, const Operation& operation) {
+  std::set<uint32_t> receivers, senders;
+  for (const Operation::Message& message : operation.messages) {
+    if (message.peer != communicator.rank()) (message.is_send ? receivers : senders).insert(message.peer);
+  }
+  Locks locks;
+  for (const uint32_t peer : receivers) locks.emplace_back(communicator.send_lock(peer));
+  for (const uint32_t peer : senders) locks.emplace_back(communicator.receive_lock(peer));
+  return locks;
+}
+
+// The n-th message to itself is what the n-th message from itself gets; HcclBatchSendRecv has checked that they fit.
+void copy_to_itself(Communicator& communicator, const Operation& operation) {
+  size_t next = 0;
+  const auto is_own = [&](const Operation::Message& message) { return message.peer == communicator.rank(); };
+  for (const Operation::Message& message : operation.messages) {
+    if (!is_own(message) || !message.is_send) continue;
+    while (!is_own(operation.messages[next]) || operation.messages[next].is_send) ++next;
+    copy_own(operation.messages[next++].data, message.data, message.count * element_size(message.type));
+  }
+}
+
+}  // namespace
+
+Status exchange_messages(Communicator& communicator, const Operation& operation) {
+  const Locks locks = lock_peers(communicator, operation);
+  if (communicator.has_failed()) return communicator.failure();
+  Exchange exchange(communicator, Lane::kMessage);
+  for (const Operation::Message& message : operation.messages) {
+    if (message.peer == communicator.rank()) continue;
+    Header header;
+    header.op = Op::kSend;
+    header.type = message.type;
+    header.count = message.count;
+    const size_t bytes = message.count * element_size(message.type);
+    if (message.is_send) {
+      header.sequence = communicator.next_send(message.peer);
+      exchange.greet_receiver(message.peer, header);
+      exchange.send(message.peer, message.data, bytes);
+    } else {
+      header.sequence = communicator.next_receive(message.peer);
+      exchange.greet_sender(message.peer, header);
+      exchange.receive(message.peer, message.data, bytes);
+    }
+  }
+  copy_to_itself(communicator, operation);
+  return exchange.run();
+}
+
+}  // namespace softnpu::hccl

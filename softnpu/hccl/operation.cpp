@@ -1,0 +1,98 @@
+#include "hccl/operation.h"
+
+#include <array>
+#include <mutex>
+
+#include "hccl/collectives/collectives.h"
+#include "hccl/library.h"
+#include "runtime/base/message.h"
+
+namespace softnpu::hccl {
+namespace {
+
+Status carry_out(const Operation& operation) {
+  Communicator& communicator = *operation.communicator;
+  if (communicator.has_failed()) return communicator.failure();
+  if (!operation.messages.empty() || operation.op == Op::kBatch) return exchange_messages(communicator, operation);
+  const std::lock_guard lock(communicator.collective_lock());
+  if (communicator.has_failed()) return communicator.failure();
+  const uint64_t sequence = communicator.next_collective();
+  switch (operation.op) {
+    case Op::kAllReduce:
+      return all_reduce(communicator, operation, sequence);
+    case Op::kBroadcast:
+      return broadcast(communicator, operation, sequence);
+    case Op::kReduceScatter:
+    case Op::kReduceScatterV:
+      return reduce_scatter(communicator, operation, sequence);
+    case Op::kAllGather:
+    case Op::kAllGatherV:
+      return all_gather(communicator, operation, sequence);
+    case Op::kReduce:
+      return reduce(communicator, operation, sequence);
+    case Op::kScatter:
+      return scatter(communicator, operation, sequence);
+    case Op::kAllToAll:
+    case Op::kAllToAllV:
+    case Op::kAllToAllVC:
+      return all_to_all(communicator, operation, sequence);
+    default:
+      return barrier(communicator, operation, sequence);
+  }
+}
+
+Operation& operation_of(const void* payload) { return **static_cast<Operation* const*>(payload); }
+
+aclError run_task(void* payload, char* message) {
+  const Operation& operation = operation_of(payload);
+  Status status;
+  try {
+    status = carry_out(operation);
+  } catch (const std::exception& error) {
+    status = {HCCL_E_INTERNAL, error.what()};
+  }
+  if (status.ok()) return ACL_SUCCESS;
+  operation.communicator->fail(status);
+  write_message(message, text(status.message(), " (", result_name(static_cast<HcclResult>(status.code())), ")"));
+  return stream_error(static_cast<HcclResult>(status.code()));
+}
+
+void release_task(void* payload) { delete &operation_of(payload); }
+
+void visit_task(const void* payload, SoftnpuAccessVisitor visitor, void* context) {
+  for (const Operation::Range& range : operation_of(payload).ranges) {
+    visitor(context, range.begin, range.bytes, range.is_written ? SOFTNPU_ACCESS_WRITES : 0);
+  }
+}
+
+const SoftnpuTaskKind& kind_of(Op op) {
+  static const auto kinds = [] {
+    std::array<SoftnpuTaskKind, static_cast<size_t>(Op::kCount)> all;
+    for (size_t index = 0; index < all.size(); ++index) {
+      all[index] = {.name = function_name(static_cast<Op>(index)),
+                    .run = run_task,
+                    .release = release_task,
+                    .ready = nullptr,
+                    .flags = SOFTNPU_TASK_ON_WORKER,
+                    .visit = visit_task};
+    }
+    return all;
+  }();
+  return kinds[static_cast<size_t>(op)];
+}
+
+}  // namespace
+
+Status launch(std::unique_ptr<Operation> operation, aclrtStream stream) {
+  Operation* const payload = operation.get();
+  constexpr uint64_t kNeverInline = ~uint64_t{0};
+  const aclError code = driver()->launch(stream, &kind_of(payload->op), &payload, sizeof payload, kNeverInline);
+  if (code == ACL_SUCCESS) {
+    static_cast<void>(operation.release());
+    return {};
+  }
+  const char* const reason = aclGetRecentErrMsg();
+  return {HCCL_E_RUNTIME, text("the task cannot be put on the stream: ", reason == nullptr ? "unknown reason" : reason)};
+}
+
+}  // namespace softnpu::hccl
