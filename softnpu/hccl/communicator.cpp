@@ -447,13 +447,22 @@ Status Communicator::failure() const {
 
 HcclResult Communicator::async_error() {
   if (has_failed()) return static_cast<HcclResult>(failure().code());
+  return static_cast<HcclResult>(check_peers().code());
+}
+
+Status Communicator::check_peers() {
   for (uint32_t number = 0; number < size(); ++number) {
     if (number == rank()) continue;
-    const bool has_failed_there = shares_memory(number) ? segment_->fate(peers_[number].segment_rank) == Fate::kFailed
-                                                        : peer_fate(number).message().find(" failed: ") != std::string::npos;
-    if (has_failed_there) return HCCL_E_REMOTE;
+    Peer& peer = peers_[number];
+    if (shares_memory(number)) {
+      if (segment_->fate(peer.segment_rank) == Fate::kFailed) return peer_fate(number);
+      continue;
+    }
+    Status fate = peer_fate(number);
+    const std::lock_guard lock(peer.control_lock);
+    if (peer.has_failed) return fate;
   }
-  return HCCL_SUCCESS;
+  return {};
 }
 
 Status Communicator::peer_fate(uint32_t number) {
@@ -475,8 +484,10 @@ Status Communicator::peer_fate(uint32_t number) {
   }
   if (got == ssize_t(sizeof message) && message.fate != 0) {
     message.reason[sizeof message.reason - 1] = '\0';
-    peer.fate = fate_status(peer.info, message.fate == uint32_t(Fate::kLeft) ? Fate::kLeft : Fate::kFailed, message.reason);
+    peer.has_failed = message.fate != uint32_t(Fate::kLeft);
+    peer.fate = fate_status(peer.info, peer.has_failed ? Fate::kFailed : Fate::kLeft, message.reason);
   } else {
+    peer.has_failed = true;
     peer.fate = {HCCL_E_REMOTE, text("the connection to ", peer.info.to_text(), " broke: ",
                                      problem.empty() ? "its process has ended" : problem)};
   }

@@ -90,6 +90,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t& direct_count(uint32_t peer, Lane lane) { return peers_[peer].direct_counts[static_cast<size_t>(lane)]; }
   // Why nothing more is to be expected from a peer, or ok. Looks at what the peer says, not at its process.
   Status peer_fate(uint32_t peer);
+  // HCCL_E_REMOTE if another rank failed; one that left may have sent what is waited for.
+  Status check_peers();
   // Reads a file of /proc.
   bool peer_is_alive(uint32_t peer) const;
   int control_file(uint32_t peer) const { return peers_[peer].control.file(); }
@@ -123,7 +125,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::unique_ptr<ForeignMemory> memory;
     Socket control;  // carries at most one message, about the fate of the peer
     std::mutex control_lock;
-    Status fate;  // guarded by control_lock; of a peer without shared memory
+    Status fate;  // guarded by control_lock, as is the next; of a peer without shared memory
+    bool has_failed = false;
     std::mutex send_lock;
     std::mutex receive_lock;
     uint64_t sends = 0;     // guarded by send_lock
