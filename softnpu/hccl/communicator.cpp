@@ -34,6 +34,8 @@ Handles& handles() {
   return *all;
 }
 
+int g_first_pid = 0;  // the process that made the first communicator
+
 constexpr uintptr_t kHandleTag = uintptr_t{0x4CC1} << 48;  // no address of a program
 
 // --- who this rank is ---
@@ -127,7 +129,7 @@ Status fate_status(const RankInfo& info, Fate fate, const std::string& reason) {
     case Fate::kRunning:
       return {};
     case Fate::kLeft:
-      return {HCCL_E_REMOTE, text(info.to_text(), " destroyed its communicator")};
+      return {HCCL_E_REMOTE, text(info.to_text(), " ", reason)};
     default:
       return {HCCL_E_REMOTE, text(info.to_text(), " failed: ", reason)};
   }
@@ -206,16 +208,19 @@ Result<CommunicatorSettings> read_settings(const HcclCommConfig* config) {
 }
 
 Communicator::Communicator(const Group& group, const CommunicatorSettings& settings)
-    : group_(group), settings_(settings), deterministic_(settings.deterministic), peers_(group.size) {
+    : group_(group), pid_(getpid()), settings_(settings), deterministic_(settings.deterministic), peers_(group.size) {
   if (settings_.name.empty()) settings_.name = text("hccl_", hex_of(sha256(bytes_of(group.point.secret))).substr(0, 16));
 }
 
-Communicator::~Communicator() { leave(Fate::kLeft, ""); }
+Communicator::~Communicator() { leave_by_choice("destroyed its communicator"); }
 
 Result<std::shared_ptr<Communicator>> Communicator::create(const Group& group, const CommunicatorSettings& settings) {
   auto communicator = std::make_shared<Communicator>(group, settings);
   SOFTNPU_RETURN_IF_ERROR(communicator->connect());
-  static const int registered = std::atexit(leave_all);
+  static const int registered = [] {
+    g_first_pid = getpid();
+    return std::atexit(leave_all);
+  }();
   static_cast<void>(registered);
   Handles& all = handles();
   const std::lock_guard lock(all.mutex);
@@ -232,14 +237,16 @@ std::shared_ptr<Communicator> Communicator::find(HcclComm handle) {
   return found == all.live.end() ? nullptr : found->second;
 }
 
+// In a child of fork() another thread may have held the lock.
 void Communicator::leave_all() {
+  if (getpid() != g_first_pid) return;
   std::map<uintptr_t, std::shared_ptr<Communicator>> live;
   {
     Handles& all = handles();
     const std::lock_guard lock(all.mutex);
     live = all.live;
   }
-  for (const auto& [number, communicator] : live) communicator->leave(Fate::kFailed, "its process ends");
+  for (const auto& [number, communicator] : live) communicator->leave_by_choice("ended its process");
 }
 
 void Communicator::destroy() {
@@ -248,7 +255,7 @@ void Communicator::destroy() {
     const std::lock_guard lock(all.mutex);
     all.live.erase(reinterpret_cast<uintptr_t>(handle_));
   }
-  leave(Fate::kLeft, "");
+  leave_by_choice("destroyed its communicator");
 }
 
 // --- set-up ---
@@ -406,12 +413,13 @@ Communicator::Group Communicator::sub_group(const std::vector<uint32_t>& members
 // --- fate ---
 
 void Communicator::leave(Fate fate, const std::string& reason) {
+  if (getpid() != pid_) return;
   {
     const std::lock_guard lock(failure_lock_);
     if (has_left_) return;
     has_left_ = true;
     if (failure_.ok()) {
-      failure_ = {HCCL_E_UNAVAIL, fate == Fate::kLeft ? text("the communicator '", name(), "' was destroyed") : reason};
+      failure_ = {HCCL_E_UNAVAIL, text("the communicator '", name(), "' was destroyed")};
     }
   }
   has_failed_.store(true, std::memory_order_release);
@@ -428,6 +436,14 @@ void Communicator::leave(Fate fate, const std::string& reason) {
   }
   if (segment_ != nullptr && segment_rank() != kNone) {
     segment_->set_fate(segment_rank(), fate, reason);
+  }
+}
+
+void Communicator::leave_by_choice(const std::string& how) {
+  if (running_.load() == 0) {
+    leave(Fate::kLeft, how);
+  } else {
+    leave(Fate::kFailed, text("it ", how, " in the middle of a collective"));
   }
 }
 
@@ -453,14 +469,8 @@ HcclResult Communicator::async_error() {
 Status Communicator::check_peers() {
   for (uint32_t number = 0; number < size(); ++number) {
     if (number == rank()) continue;
-    Peer& peer = peers_[number];
-    if (shares_memory(number)) {
-      if (segment_->fate(peer.segment_rank) == Fate::kFailed) return peer_fate(number);
-      continue;
-    }
     Status fate = peer_fate(number);
-    const std::lock_guard lock(peer.control_lock);
-    if (peer.has_failed) return fate;
+    if (!fate.ok() && peer_has_failed(number)) return fate;
   }
   return {};
 }
@@ -494,7 +504,17 @@ Status Communicator::peer_fate(uint32_t number) {
   return peer.fate.copy();
 }
 
-bool Communicator::peer_is_alive(uint32_t number) const { return is_alive(peers_[number].process); }
+bool Communicator::peer_has_failed(uint32_t number) {
+  Peer& peer = peers_[number];
+  if (shares_memory(number)) return segment_->fate(peer.segment_rank) == Fate::kFailed;
+  const std::lock_guard lock(peer.control_lock);
+  return peer.has_failed;
+}
+
+bool Communicator::peer_is_alive(uint32_t number) const {
+  const bool is_here = std::strcmp(peers_[number].info.machine, peers_[rank()].info.machine) == 0;
+  return !is_here || is_alive(peers_[number].process);
+}
 
 std::byte* Communicator::scratch(size_t bytes) {
   if (scratch_.size() < bytes) scratch_.resize(bytes);

@@ -74,6 +74,18 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The group of a sub-communicator. `members` are ranks of this one; this rank is number `rank` of them.
   Group sub_group(const std::vector<uint32_t>& members, uint64_t id, uint32_t rank);
 
+  // While an operation runs. A rank that leaves meanwhile has failed: the others may wait for it, or for what it did not do.
+  class Running {
+   public:
+    explicit Running(Communicator& communicator) : communicator_(communicator) { ++communicator_.running_; }
+    ~Running() { --communicator_.running_; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    Communicator& communicator_;
+  };
+
   // Notes the first failure, and tells the other ranks.
   void fail(const Status& status);
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
@@ -90,9 +102,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t& direct_count(uint32_t peer, Lane lane) { return peers_[peer].direct_counts[static_cast<size_t>(lane)]; }
   // Why nothing more is to be expected from a peer, or ok. Looks at what the peer says, not at its process.
   Status peer_fate(uint32_t peer);
+  // Whether what peer_fate() said is a failure; else the peer left, and over TCP its last bytes may still be on their way.
+  bool peer_has_failed(uint32_t peer);
   // HCCL_E_REMOTE if another rank failed; one that left may have sent what is waited for.
   Status check_peers();
-  // Reads a file of /proc.
+  // False once a process of this host has ended. Reads a file of /proc.
   bool peer_is_alive(uint32_t peer) const;
   int control_file(uint32_t peer) const { return peers_[peer].control.file(); }
 
@@ -138,8 +152,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status share_memory(Rendezvous& meeting);
   Status open_connections(Mesh& mesh, Deadline deadline);
   void leave(Fate fate, const std::string& reason);
+  // Because of something that the client did, in words such as "destroyed its communicator".
+  void leave_by_choice(const std::string& how);
 
   const Group group_;
+  const int pid_;  // a child of fork() leaves nothing
   CommunicatorSettings settings_;
   std::atomic<int32_t> deterministic_;
   HcclComm handle_ = nullptr;
@@ -150,6 +167,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t collectives_ = 0;  // guarded by collective_lock_, as is:
   std::vector<std::byte> scratch_;
 
+  std::atomic<int> running_{0};
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_lock_;
   Status failure_;  // guarded by failure_lock_, as are:

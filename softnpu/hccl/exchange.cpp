@@ -255,8 +255,26 @@ bool Exchange::is_over(uint32_t number) const {
   const Peer& peer = peers_[number];
   if (peer.channel == nullptr) return true;
   if (peer.next_outgoing < peer.outgoing.size() || peer.next_incoming < peer.incoming.size()) return false;
+  return is_acknowledged(number);
+}
+
+bool Exchange::is_acknowledged(uint32_t number) const {
+  const Peer& peer = peers_[number];
   return peer.outgoing.empty() || !peer.channel->is_direct() ||
          peer.channel->acknowledged() >= communicator_.direct_count(number, lane_);
+}
+
+bool Exchange::needs(uint32_t number) {
+  Peer& peer = peers_[number];
+  if (peer.channel == nullptr) return false;
+  if (peer.next_outgoing < peer.outgoing.size() || !is_acknowledged(number)) return true;
+  std::vector<size_t> missing;
+  for (size_t index = peer.next_incoming; index < peer.incoming.size(); ++index) {
+    const Incoming& item = peer.incoming[index];
+    if (item.may_be_direct) return true;  // its writer waits for this rank
+    missing.push_back(item.bytes - (item.kind == Kind::kReduce ? reduction_.done : item.done));
+  }
+  return !peer.channel->holds(missing);
 }
 
 bool Exchange::is_over() const {
@@ -311,11 +329,15 @@ Status Exchange::wait(Deadline timeout) {
 Status Exchange::find_problem(bool asks_system) {
   for (uint32_t number = 0; number < peers_.size(); ++number) {
     if (is_over(number)) continue;
-    SOFTNPU_RETURN_IF_ERROR(communicator_.peer_fate(number));
-    const std::string problem = peers_[number].channel->problem();
+    Status fate = communicator_.peer_fate(number);
+    if (!fate.ok() && communicator_.peer_has_failed(number)) return fate;
+    if (!needs(number)) continue;
     const RankInfo& info = communicator_.info(number);
+    const std::string problem = peers_[number].channel->problem();
+    const bool may_still_come = problem.empty() && !communicator_.shares_memory(number);
+    if (!fate.ok() && !may_still_come) return fate;
     if (!problem.empty()) return {HCCL_E_REMOTE, text("the connection to ", info.to_text(), " broke: ", problem)};
-    if (asks_system && communicator_.shares_memory(number) && !communicator_.peer_is_alive(number)) {
+    if (asks_system && !communicator_.peer_is_alive(number)) {
       return {HCCL_E_REMOTE, text("the process of ", info.to_text(), " has ended")};
     }
   }
@@ -338,7 +360,7 @@ Status Exchange::sleep(Deadline until) {
   std::vector<pollfd> files;
   bool shares_memory = false;
   for (uint32_t number = 0; number < peers_.size(); ++number) {
-    if (is_over(number)) continue;
+    if (is_over(number) || !needs(number)) continue;
     const Peer& peer = peers_[number];
     if (peer.channel->file() < 0) {
       shares_memory = true;
@@ -353,7 +375,7 @@ Status Exchange::sleep(Deadline until) {
     files.push_back({peer.channel->file(), static_cast<short>((waits_to_read ? POLLIN : 0) | (waits_to_write ? POLLOUT : 0)), 0});
     files.push_back({communicator_.control_file(number), POLLIN, 0});
   }
-  if (!files.empty()) {
+  if (!files.empty() || communicator_.segment() == nullptr) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until.at() - Deadline::Clock::now()) + kMixedSlice;
     poll(files.data(), files.size(), static_cast<int>(shares_memory ? kMixedSlice.count() : std::max<int64_t>(left.count(), 0)));
     return {};

@@ -111,6 +111,10 @@ class Exchange {
   Result<bool> read_descriptor(uint32_t number, Peer& peer, Incoming& item, bool* moved);
   bool is_over(uint32_t number) const;
   bool is_over() const;
+  bool is_acknowledged(uint32_t number) const;
+  // Whether something must still come from the peer, or be taken by it; false also where all that it sends has arrived already,
+  // but the parts of other ranks have not.
+  bool needs(uint32_t number);
 
   // Nothing moved: looks why, and sleeps until something may.
   Status wait(Deadline timeout);

@@ -12,6 +12,7 @@ namespace {
 
 Status carry_out(const Operation& operation) {
   Communicator& communicator = *operation.communicator;
+  const Communicator::Running running(communicator);
   if (communicator.has_failed()) return communicator.failure();
   SOFTNPU_RETURN_IF_ERROR(communicator.check_peers());
   if (!operation.messages.empty() || operation.op == Op::kBatch) return exchange_messages(communicator, operation);

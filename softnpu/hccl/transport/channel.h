@@ -36,6 +36,9 @@ class Channel {
   virtual void flush_writes() = 0;
   virtual void flush_reads() = 0;
 
+  // Whether items with these sizes, the next ones to be read, have arrived completely.
+  virtual bool holds(std::span<const size_t> items) = 0;
+
   // Empty while the connection works.
   virtual std::string problem() const = 0;
   // What poll() can wait for; -1 for shared memory.

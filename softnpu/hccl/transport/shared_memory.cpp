@@ -92,6 +92,12 @@ void SharedMemoryChannel::acknowledge() {
   has_consumed_ = true;
 }
 
+bool SharedMemoryChannel::holds(std::span<const size_t> items) {
+  uint64_t end = consumed_;  // the first item may be read in part
+  for (size_t index = 0; index < items.size(); ++index) end = (index == 0 ? end : round_up(end)) + items[index];
+  return incoming_.written.load(std::memory_order_seq_cst) >= end;
+}
+
 std::string SharedMemoryChannel::problem() const {
   return is_damaged_.load(std::memory_order_relaxed) ? "its shared memory is damaged" : "";
 }

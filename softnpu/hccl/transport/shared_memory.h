@@ -18,6 +18,7 @@ class SharedMemoryChannel final : public Channel {
   void end_read() override;
   void flush_writes() override;
   void flush_reads() override;
+  bool holds(std::span<const size_t> items) override;
   std::string problem() const override;
   bool is_direct() const override { return is_direct_; }
   void acknowledge() override;

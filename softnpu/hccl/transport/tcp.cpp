@@ -1,8 +1,12 @@
 #include "hccl/transport/tcp.h"
 
+#include <poll.h>
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 
 namespace softnpu::hccl {
 namespace {
@@ -51,6 +55,17 @@ size_t TcpChannel::read(std::byte* data, size_t bytes) {
   if (buffered > 0) std::memcpy(data, buffer_.get() + begin_, buffered);
   begin_ += buffered;
   return buffered + receive(data + buffered, bytes - buffered);
+}
+
+bool TcpChannel::holds(std::span<const size_t> items) {
+  const size_t wanted = std::accumulate(items.begin(), items.end(), size_t{0});
+  pollfd entry{socket_.file(), POLLRDHUP, 0};
+  const bool has_ended = poll(&entry, 1, 0) > 0;
+  int unread = 0;  // asked after the end was: then it is all there will be
+  ioctl(socket_.file(), FIONREAD, &unread);
+  if (end_ - begin_ + static_cast<size_t>(std::max(unread, 0)) >= wanted) return true;
+  if (has_ended) error_.store(kClosed, std::memory_order_relaxed);
+  return false;
 }
 
 std::string TcpChannel::problem() const {

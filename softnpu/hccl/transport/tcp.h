@@ -21,6 +21,7 @@ class TcpChannel final : public Channel {
   void end_read() override {}
   void flush_writes() override {}
   void flush_reads() override {}
+  bool holds(std::span<const size_t> items) override;
   std::string problem() const override;
   int file() const override { return socket_.file(); }
 
