@@ -56,7 +56,9 @@ const std::vector<Operation>& operations() {
          return HcclAllReduce(r.send, r.receive, bytes / 4, kFloat, HCCL_REDUCE_SUM, r.comm, r.stream);
        }},
       {"all_gather", 1,
-       [](const Rank& r, size_t bytes) { return HcclAllGather(r.send, r.receive, bytes / 4 / r.size, kFloat, r.comm, r.stream); }},
+       [](const Rank& r, size_t bytes) {
+         return HcclAllGather(r.send, r.receive, bytes / 4 / r.size, kFloat, r.comm, r.stream);
+       }},
       {"reduce_scatter", 1,
        [](const Rank& r, size_t bytes) {
          return HcclReduceScatter(r.send, r.receive, bytes / 4 / r.size, kFloat, HCCL_REDUCE_SUM, r.comm, r.stream);
@@ -98,17 +100,21 @@ void measure(const Rank& rank, const Operation& operation, size_t bytes) {
   const auto launch = [&] { CHECK(operation.launch(rank, bytes)); };
   const auto wait = [&] { CHECK(aclrtSynchronizeStream(rank.stream)); };
   launch(), wait();
-  const double queued = median_of(rank, 9, [&] {
-                          return seconds([&] {
-                            for (int index = 0; index < count; ++index) launch();
-                            wait();
-                          });
-                        }) / count;
-  const double waited = median_of(rank, 9, [&] {
-                          return seconds([&] {
-                            for (int index = 0; index < count; ++index) launch(), wait();
-                          });
-                        }) / count;
+  const double queued = median_of(rank, 9,
+                                  [&] {
+                                    return seconds([&] {
+                                      for (int index = 0; index < count; ++index) launch();
+                                      wait();
+                                    });
+                                  }) /
+                        count;
+  const double waited = median_of(rank, 9,
+                                  [&] {
+                                    return seconds([&] {
+                                      for (int index = 0; index < count; ++index) launch(), wait();
+                                    });
+                                  }) /
+                        count;
   if (rank.number != 0) return;
   const double algorithm = double(bytes) / queued / 1e9;
   const double bus = algorithm * operation.bus_factor * (rank.size - 1) / rank.size;

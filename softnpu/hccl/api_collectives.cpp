@@ -20,8 +20,8 @@ class Builder {
     if (aclrtGetDevice(&device) != ACL_SUCCESS) {
       fail(HCCL_E_RUNTIME, "the calling thread has no device; call aclrtSetDevice first");
     } else if (device != communicator->device()) {
-      fail(HCCL_E_PARA, text("the communicator belongs to device ", communicator->device(), ", but the calling thread is on device ",
-                             device));
+      fail(HCCL_E_PARA,
+           text("the communicator belongs to device ", communicator->device(), ", but the calling thread is on device ", device));
     }
   }
 
@@ -52,7 +52,8 @@ class Builder {
   }
 
   // `count` elements of each of `parts` at `pointer`, which is memory of the communicator's device.
-  std::byte* memory(const char* name, const void* pointer, uint64_t count, HcclDataType type, bool is_written, uint64_t parts = 1) {
+  std::byte* memory(const char* name, const void* pointer, uint64_t count, HcclDataType type, bool is_written,
+                    uint64_t parts = 1) {
     const size_t element = element_size(type);
     constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
     if (!status_.ok() || count == 0) return nullptr;
@@ -94,8 +95,8 @@ class Builder {
   }
 
   // Counts and offsets by rank, and the memory that they span.
-  std::byte* parts(const char* name, const void* pointer, const void* counts, const void* offsets, HcclDataType type, bool is_written,
-                   std::vector<uint64_t>* count_list, std::vector<uint64_t>* offset_list) {
+  std::byte* parts(const char* name, const void* pointer, const void* counts, const void* offsets, HcclDataType type,
+                   bool is_written, std::vector<uint64_t>* count_list, std::vector<uint64_t>* offset_list) {
     const auto* const counted = static_cast<const uint64_t*>(counts);
     const auto* const placed = static_cast<const uint64_t*>(offsets);
     count_list->assign(counted, counted + size());
@@ -141,8 +142,8 @@ Status same_types(HcclDataType send, HcclDataType receive) {
 
 }  // namespace
 
-Status HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op, const CommunicatorRef& comm,
-                     aclrtStream stream) {
+Status HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
+                     const CommunicatorRef& comm, aclrtStream stream) {
   Builder call(Op::kAllReduce, comm);
   call.type("dataType", dataType).reduction(op);
   Operation& operation = call.operation();
@@ -152,7 +153,8 @@ Status HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType 
   return call.launch(stream);
 }
 
-Status HcclBroadcast(void* buf, uint64_t count, HcclDataType dataType, uint32_t root, const CommunicatorRef& comm, aclrtStream stream) {
+Status HcclBroadcast(void* buf, uint64_t count, HcclDataType dataType, uint32_t root, const CommunicatorRef& comm,
+                     aclrtStream stream) {
   Builder call(Op::kBroadcast, comm);
   call.type("dataType", dataType).root("root", root);
   call.operation().count = count;
@@ -177,11 +179,12 @@ Status HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void* sen
   call.type("dataType", dataType).reduction(op);
   Operation& operation = call.operation();
   operation.count = recvCount;
-  operation.send = call.parts("sendBuf", sendBuf, sendCounts, sendDispls, dataType, false, &operation.send_counts, &operation.send_offsets);
+  operation.send =
+      call.parts("sendBuf", sendBuf, sendCounts, sendDispls, dataType, false, &operation.send_counts, &operation.send_offsets);
   operation.receive = call.memory("recvBuf", recvBuf, recvCount, dataType, true);
   if (operation.send_counts[call.rank()] != recvCount) {
-    call.fail(HCCL_E_PARA, text("argument 'recvCount' is ", recvCount, ", but 'sendCounts' has ", operation.send_counts[call.rank()],
-                                " for this rank (", call.rank(), ")"));
+    call.fail(HCCL_E_PARA, text("argument 'recvCount' is ", recvCount, ", but 'sendCounts' has ",
+                                operation.send_counts[call.rank()], " for this rank (", call.rank(), ")"));
   }
   return call.launch(stream);
 }
@@ -204,8 +207,8 @@ Status HcclAllGatherV(void* sendBuf, uint64_t sendCount, void* recvBuf, const vo
   Operation& operation = call.operation();
   operation.count = sendCount;
   operation.send = call.memory("sendBuf", sendBuf, sendCount, dataType, false);
-  operation.receive =
-      call.parts("recvBuf", recvBuf, recvCounts, recvDispls, dataType, true, &operation.receive_counts, &operation.receive_offsets);
+  operation.receive = call.parts("recvBuf", recvBuf, recvCounts, recvDispls, dataType, true, &operation.receive_counts,
+                                 &operation.receive_offsets);
   if (operation.receive_counts[call.rank()] != sendCount) {
     call.fail(HCCL_E_PARA, text("argument 'sendCount' is ", sendCount, ", but 'recvCounts' has ",
                                 operation.receive_counts[call.rank()], " for this rank (", call.rank(), ")"));
@@ -224,8 +227,8 @@ Status HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dat
   return call.launch(stream);
 }
 
-Status HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataType dataType, uint32_t root, const CommunicatorRef& comm,
-                   aclrtStream stream) {
+Status HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataType dataType, uint32_t root,
+                   const CommunicatorRef& comm, aclrtStream stream) {
   Builder call(Op::kScatter, comm);
   call.type("dataType", dataType).root("root", root);
   Operation& operation = call.operation();
@@ -238,7 +241,8 @@ Status HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataTyp
 Status HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType, const void* recvBuf, uint64_t recvCount,
                     HcclDataType recvType, const CommunicatorRef& comm, aclrtStream stream) {
   SOFTNPU_RETURN_IF_ERROR(same_types(sendType, recvType));
-  if (sendCount != recvCount) return {HCCL_E_PARA, text("arguments 'sendCount' (", sendCount, ") and 'recvCount' (", recvCount, ") differ")};
+  if (sendCount != recvCount)
+    return {HCCL_E_PARA, text("arguments 'sendCount' (", sendCount, ") and 'recvCount' (", recvCount, ") differ")};
   Builder call(Op::kAllToAll, comm);
   call.type("sendType", sendType);
   Operation& operation = call.operation();
@@ -258,7 +262,8 @@ Status HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sd
   Builder call(Op::kAllToAllV, comm);
   call.type("sendType", sendType);
   Operation& operation = call.operation();
-  operation.send = call.parts("sendBuf", sendBuf, sendCounts, sdispls, sendType, false, &operation.send_counts, &operation.send_offsets);
+  operation.send =
+      call.parts("sendBuf", sendBuf, sendCounts, sdispls, sendType, false, &operation.send_counts, &operation.send_offsets);
   operation.receive =
       call.parts("recvBuf", recvBuf, recvCounts, rdispls, recvType, true, &operation.receive_counts, &operation.receive_offsets);
   const uint32_t own = call.rank();
@@ -284,8 +289,8 @@ Status HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclData
   }
   Operation& operation = call.operation();
   const std::vector<uint64_t> send_offsets = running_sums(send_counts), receive_offsets = running_sums(receive_counts);
-  operation.send = call.parts("sendBuf", sendBuf, send_counts.data(), send_offsets.data(), sendType, false, &operation.send_counts,
-                              &operation.send_offsets);
+  operation.send = call.parts("sendBuf", sendBuf, send_counts.data(), send_offsets.data(), sendType, false,
+                              &operation.send_counts, &operation.send_offsets);
   operation.receive = call.parts("recvBuf", recvBuf, receive_counts.data(), receive_offsets.data(), recvType, true,
                                  &operation.receive_counts, &operation.receive_offsets);
   return call.launch(stream);
@@ -335,7 +340,8 @@ Status HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, const
       call.fail(HCCL_E_PARA, text("item ", index, " of argument 'sendRecvInfo' has sendRecvType ", int(item.sendRecvType)));
     }
     const bool is_send = item.sendRecvType == HCCL_SEND;
-    add_message(call, "sendRecvInfo.buf", "sendRecvInfo.remoteRank", is_send, item.buf, item.count, item.dataType, item.remoteRank);
+    add_message(call, "sendRecvInfo.buf", "sendRecvInfo.remoteRank", is_send, item.buf, item.count, item.dataType,
+                item.remoteRank);
     if (item.remoteRank == call.rank()) (is_send ? sent : received).emplace_back(item.count, item.dataType);
   }
   if (sent != received) call.fail(HCCL_E_PARA, "the messages of this rank to itself do not match those from itself");

@@ -13,7 +13,6 @@
 #include "hccl/rank_table.h"
 #include "hccl_api.h"
 
-
 const char* HcclGetErrorString(HcclResult code) { return softnpu::hccl::result_text(code); }
 
 // Every field of HcclCommConfig is known; those that this library has no use for are read over.
@@ -104,7 +103,8 @@ Status init_cluster_info(const char* path, uint32_t rank, const HcclCommConfig* 
   group.allowed_hosts = table.hosts;
   if (rank == 0) {
     const Status status = Listener::instance().listen_also(group.point.endpoint);
-    if (!status.ok()) return {HCCL_E_NETWORK, text(status.message(), "; HCCL_IF_BASE_PORT says which port rank 0 of a rank table has")};
+    if (!status.ok())
+      return {HCCL_E_NETWORK, text(status.message(), "; HCCL_IF_BASE_PORT says which port rank 0 of a rank table has")};
     RendezvousServer::start(group.point, group.allowed_hosts);
   }
   return make(group, config, comm);
@@ -154,7 +154,8 @@ Status HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankI
                                HcclCommConfig* config, HcclComm* subComm) {
   *subComm = nullptr;
   const std::shared_ptr<Communicator> parent = Communicator::find(*comm);
-  if (parent == nullptr) return {HCCL_E_PARA, text("argument 'comm' points to ", *comm, ", which is no communicator of this process")};
+  if (parent == nullptr)
+    return {HCCL_E_PARA, text("argument 'comm' points to ", *comm, ", which is no communicator of this process")};
   if (rankIds == nullptr && rankNum == 0) return {};
   if (rankIds == nullptr) return {HCCL_E_PTR, "argument 'rankIds' is null, but 'rankNum' is not 0"};
   SOFTNPU_RETURN_IF_ERROR(check_rank(subCommRankId, rankNum));
@@ -162,13 +163,16 @@ Status HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankI
   std::set<uint32_t> seen;
   for (const uint32_t member : members) {
     if (member >= parent->size()) {
-      return {HCCL_E_PARA, text("argument 'rankIds' names rank ", member, ", but the communicator has ", parent->size(), " ranks")};
+      return {HCCL_E_PARA,
+              text("argument 'rankIds' names rank ", member, ", but the communicator has ", parent->size(), " ranks")};
     }
     if (!seen.insert(member).second) return {HCCL_E_PARA, text("argument 'rankIds' names rank ", member, " twice")};
   }
   if (members[subCommRankId] != parent->rank()) {
-    return {HCCL_E_PARA, text("argument 'subCommRankId' (", subCommRankId, ") is rank ", members[subCommRankId], " of the communicator, "
-                              "but the caller is rank ", parent->rank())};
+    return {HCCL_E_PARA, text("argument 'subCommRankId' (", subCommRankId, ") is rank ", members[subCommRankId],
+                              " of the communicator, "
+                              "but the caller is rank ",
+                              parent->rank())};
   }
   Result<CommunicatorSettings> settings = read_settings(config);
   if (!settings.ok()) return settings.take_status();

@@ -18,7 +18,7 @@
 namespace softnpu::hccl {
 namespace {
 
-constexpr uint32_t kControl = kLanes;  // the connection behind those of the lanes
+constexpr uint32_t kControl = kLanes;                         // the connection behind those of the lanes
 constexpr auto kWordOfFate = std::chrono::milliseconds(200);  // how long a closed connection may be ahead of its reason
 
 // --- handles ---
@@ -61,8 +61,8 @@ std::string hex_of(const Digest& digest) {
 std::string machine_identity() {
   char name_space[64] = "";
   const ssize_t length = readlink("/proc/self/ns/pid", name_space, sizeof name_space - 1);
-  return text(first_line("/proc/sys/kernel/random/boot_id"), " ", std::string_view(name_space, size_t(std::max<ssize_t>(length, 0))),
-              " ", getuid(), " ", options().host);
+  return text(first_line("/proc/sys/kernel/random/boot_id"), " ",
+              std::string_view(name_space, size_t(std::max<ssize_t>(length, 0))), " ", getuid(), " ", options().host);
 }
 
 template <size_t kSize>
@@ -193,13 +193,15 @@ Result<CommunicatorSettings> read_settings(const HcclCommConfig* config) {
   }
   if (known.hcclDeterministic != HCCL_COMM_DETERMINISTIC_CONFIG_NOT_SET) {
     if (known.hcclDeterministic > 2) {
-      return Status(HCCL_E_PARA, text("hcclDeterministic of argument 'config' is ", known.hcclDeterministic, "; it is 0, 1 or 2"));
+      return Status(HCCL_E_PARA,
+                    text("hcclDeterministic of argument 'config' is ", known.hcclDeterministic, "; it is 0, 1 or 2"));
     }
     settings.deterministic = static_cast<int32_t>(known.hcclDeterministic);
   }
   if (static_cast<uint32_t>(known.hcclExecTimeOut) != HCCL_COMM_EXECTIMEOUT_CONFIG_NOT_SET) {
     if (known.hcclExecTimeOut < 0) {
-      return Status(HCCL_E_PARA, text("hcclExecTimeOut of argument 'config' is ", known.hcclExecTimeOut, "; it is 0 or more seconds"));
+      return Status(HCCL_E_PARA,
+                    text("hcclExecTimeOut of argument 'config' is ", known.hcclExecTimeOut, "; it is 0 or more seconds"));
     }
     settings.exec_timeout = std::chrono::seconds(known.hcclExecTimeOut);
   }
@@ -298,8 +300,8 @@ Status Communicator::connect() {
     if (number == rank() || !shares_memory(number)) continue;
     peer.memory = std::make_unique<ForeignMemory>(peer.info.pid);
     for (size_t lane = 0; lane < kLanes; ++lane) {
-      peer.channels[lane] = std::make_unique<SharedMemoryChannel>(*segment_, static_cast<Lane>(lane), segment_rank(),
-                                                                  peer.segment_rank, is_direct);
+      peer.channels[lane] =
+          std::make_unique<SharedMemoryChannel>(*segment_, static_cast<Lane>(lane), segment_rank(), peer.segment_rank, is_direct);
     }
   }
   return {};
@@ -384,8 +386,8 @@ Status Communicator::open_connections(Mesh& mesh, Deadline deadline) {
     const Peer& peer = peers_[number];
     if (number == rank() || shares_memory(number)) continue;
     if (!peer.control.is_open() || peer.channels[0] == nullptr || peer.channels[1] == nullptr) {
-      return {HCCL_E_TIMEOUT, text(peer.info.to_text(), " did not connect to ", peers_[rank()].info.endpoint().to_text(), " within ",
-                                   options().connect_timeout, " s (HCCL_CONNECT_TIMEOUT)")};
+      return {HCCL_E_TIMEOUT, text(peer.info.to_text(), " did not connect to ", peers_[rank()].info.endpoint().to_text(),
+                                   " within ", options().connect_timeout, " s (HCCL_CONNECT_TIMEOUT)")};
     }
   }
   return {};
@@ -498,8 +500,8 @@ Status Communicator::peer_fate(uint32_t number) {
     peer.fate = fate_status(peer.info, peer.has_failed ? Fate::kFailed : Fate::kLeft, message.reason);
   } else {
     peer.has_failed = true;
-    peer.fate = {HCCL_E_REMOTE, text("the connection to ", peer.info.to_text(), " broke: ",
-                                     problem.empty() ? "its process has ended" : problem)};
+    peer.fate = {HCCL_E_REMOTE, text("the connection to ", peer.info.to_text(),
+                                     " broke: ", problem.empty() ? "its process has ended" : problem)};
   }
   return peer.fate.copy();
 }

@@ -1,7 +1,7 @@
 // A rank of a group: its connections to the other ranks, and what became of it.
 //
-// Tasks hold a communicator by a shared pointer, so that HcclCommDestroy never waits: it takes the handle away and tells the other
-// ranks; what still runs fails, and the connections go with the last task.
+// Tasks hold a communicator by a shared pointer, so that HcclCommDestroy never waits: it takes the handle away and tells the
+// other ranks; what still runs fails, and the connections go with the last task.
 //
 // The first failure is the communicator's fate. Every later task fails with the same sentence, and the other ranks get it as the
 // reason of their own failure as soon as they wait for this one.
@@ -25,7 +25,7 @@ namespace softnpu::hccl {
 
 // What HcclCommConfig and the environment say.
 struct CommunicatorSettings {
-  std::string name;  // empty: one is made up
+  std::string name;                      // empty: one is made up
   std::chrono::seconds exec_timeout{0};  // 0: no limit
   uint32_t buffer_megabytes = 0;
   int32_t deterministic = 0;

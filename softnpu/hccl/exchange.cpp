@@ -13,8 +13,8 @@
 namespace softnpu::hccl {
 namespace {
 
-constexpr auto kSlice = std::chrono::milliseconds(500);       // of a sleep; then processes of peers are looked at
-constexpr auto kMixedSlice = std::chrono::milliseconds(1);    // where both shared memory and sockets are waited for
+constexpr auto kSlice = std::chrono::milliseconds(500);     // of a sleep; then processes of peers are looked at
+constexpr auto kMixedSlice = std::chrono::milliseconds(1);  // where both shared memory and sockets are waited for
 constexpr size_t kReducePiece = size_t{128} << 10;
 constexpr size_t kPieceAlignment = 16;
 constexpr int kSpins = 2000;         // where each rank of the host has a core
@@ -164,8 +164,8 @@ Result<bool> Exchange::read_descriptor(uint32_t number, Peer& peer, Incoming& it
   }
   if (item.descriptor.is_direct == 0) return true;
   if (item.descriptor.bytes != item.bytes) {
-    return Status(HCCL_E_TCP_TRANSFER, text("what rank ", number, " sent is damaged: ", item.descriptor.bytes, " bytes in place of ",
-                                            item.bytes));
+    return Status(HCCL_E_TCP_TRANSFER,
+                  text("what rank ", number, " sent is damaged: ", item.descriptor.bytes, " bytes in place of ", item.bytes));
   }
   Result<const std::byte*> source =
       communicator_.memory(number).find({item.descriptor.file, item.descriptor.inode, item.descriptor.offset}, item.bytes);
@@ -350,7 +350,8 @@ Status Exchange::timed_out() const {
     if (is_over(number)) continue;
     const Peer& peer = peers_[number];
     const bool has_come = peer.incoming.empty() || peer.next_incoming > 0;
-    waited += text(waited.empty() ? "" : "; ", communicator_.info(number).to_text(), has_come ? " stopped in it" : " did not call it");
+    waited +=
+        text(waited.empty() ? "" : "; ", communicator_.info(number).to_text(), has_come ? " stopped in it" : " did not call it");
   }
   return {HCCL_E_TIMEOUT, text("rank ", communicator_.rank(), " waited ", communicator_.settings().exec_timeout.count(),
                                " s (HCCL_EXEC_TIMEOUT) in ", function_name(op_), ": ", waited)};

@@ -10,8 +10,8 @@
 // different ranks do not wait for each other. run() spins briefly while nothing moves and then sleeps; it ends early when the
 // communicator or a rank that it waits for failed, left or died, or when nothing moved for the execution timeout.
 //
-// Between ranks that share memory, an item of at least kDirectBytes is direct where the device memory has a file: the writer sends
-// its place, the reader takes the bytes from there, and run() returns after the reader is done.
+// Between ranks that share memory, an item of at least kDirectBytes is direct where the device memory has a file: the writer
+// sends its place, the reader takes the bytes from there, and run() returns after the reader is done.
 #pragma once
 
 #include <cstddef>

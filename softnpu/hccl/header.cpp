@@ -5,9 +5,9 @@
 namespace softnpu::hccl {
 
 const char* function_name(Op op) {
-  constexpr const char* kNames[] = {"HcclAllReduce", "HcclBroadcast",     "HcclReduceScatter", "HcclReduceScatterV", "HcclAllGather",
-                                    "HcclAllGatherV", "HcclReduce",       "HcclScatter",       "HcclAlltoAll",       "HcclAlltoAllV",
-                                    "HcclAlltoAllVC", "HcclSend",         "HcclRecv",          "HcclBatchSendRecv",  "HcclBarrier"};
+  constexpr const char* kNames[] = {"HcclAllReduce",  "HcclBroadcast", "HcclReduceScatter", "HcclReduceScatterV", "HcclAllGather",
+                                    "HcclAllGatherV", "HcclReduce",    "HcclScatter",       "HcclAlltoAll",       "HcclAlltoAllV",
+                                    "HcclAlltoAllVC", "HcclSend",      "HcclRecv",          "HcclBatchSendRecv",  "HcclBarrier"};
   static_assert(sizeof kNames / sizeof *kNames == static_cast<size_t>(Op::kCount));
   return op < Op::kCount ? kNames[static_cast<size_t>(op)] : "an unknown operation";
 }

@@ -33,7 +33,7 @@ const char* function_name(Op op);
 struct Header {
   uint32_t magic = kMagic;
   Op op = Op::kBarrier;
-  HcclDataType type = HCCL_DATA_TYPE_RESERVED;        // RESERVED where the operation has none, as:
+  HcclDataType type = HCCL_DATA_TYPE_RESERVED;  // RESERVED where the operation has none, as:
   HcclReduceOp reduce_op = HCCL_REDUCE_RESERVED;
   uint32_t root = kNoRoot;
   uint32_t unused = 0;

@@ -42,7 +42,8 @@ bool parse_ports(std::string_view value, std::vector<PortRange>& out) {
     PortRange range;
     if (!parse_number<uint16_t>(item.substr(0, dash), 1, 65535, range.first)) return false;
     range.last = range.first;
-    if (dash != std::string_view::npos && !parse_number(item.substr(dash + 1), range.first, uint16_t{65535}, range.last)) return false;
+    if (dash != std::string_view::npos && !parse_number(item.substr(dash + 1), range.first, uint16_t{65535}, range.last))
+      return false;
     ranges.push_back(range);
   }
   out = ranges;
@@ -102,7 +103,8 @@ constexpr Setting kSettings[] = {
      [](std::string_view value, Options& o) { return parse_disable(value, o.check_whitelist); }},
     {{"HCCL_WHITELIST_FILE", "a JSON file with a list host_ip", "none", "only hosts of the list may connect; none: all may"},
      [](std::string_view value, Options& o) { return parse_text(value, o.whitelist_file); }},
-    {{"HCCL_BUFFSIZE", "MiB, a whole number from 1 to 65536", "200", "shared memory of a communicator between ranks of one host at most"},
+    {{"HCCL_BUFFSIZE", "MiB, a whole number from 1 to 65536", "200",
+      "shared memory of a communicator between ranks of one host at most"},
      [](std::string_view value, Options& o) { return parse_number<uint32_t>(value, 1, 65536, o.buffer_megabytes); }},
     {{"SOFTNPU_HCCL_TRANSPORT", "auto, staged or tcp", "auto",
       "auto: ranks of one host read each other's device memory; staged: they pass data through shared memory; tcp: all use TCP"},

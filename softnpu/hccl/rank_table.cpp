@@ -38,7 +38,9 @@ Result<RankTable> RankTable::read(const std::string& path) {
   std::stringstream content;
   content << file.rdbuf();
   if (!file) return Status(HCCL_E_OPEN_FILE_FAILURE, text("the rank table '", path, "' cannot be read"));
-  const auto wrong = [&](const std::string& reason) { return Status(HCCL_E_PARA, text("the rank table '", path, "': ", reason)); };
+  const auto wrong = [&](const std::string& reason) {
+    return Status(HCCL_E_PARA, text("the rank table '", path, "': ", reason));
+  };
   Result<Json> parsed = Json::parse(content.str());
   if (!parsed.ok()) return wrong(parsed.take_status().message());
   const Json* const servers = parsed.value().find("server_list");

@@ -56,8 +56,9 @@ size_t element_size(HcclDataType type) {
 }
 
 const char* type_name(HcclDataType type) {
-  constexpr const char* kNames[] = {"int8",   "int16",   "int32",    "float16", "float32", "int64",       "uint64",      "uint8",      "uint16",
-                                    "uint32", "float64", "bfloat16", "int128",  "?",       "hifloat8", "float8_e4m3", "float8_e5m2", "float8_e8m0"};
+  constexpr const char* kNames[] = {"int8",   "int16", "int32",    "float16",     "float32",     "int64",
+                                    "uint64", "uint8", "uint16",   "uint32",      "float64",     "bfloat16",
+                                    "int128", "?",     "hifloat8", "float8_e4m3", "float8_e5m2", "float8_e8m0"};
   return type >= 0 && size_t(type) < sizeof kNames / sizeof *kNames ? kNames[type] : "an unknown data type";
 }
 

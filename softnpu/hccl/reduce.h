@@ -1,8 +1,8 @@
-// Element by element: destination = source 0 op source 1 op ... in this order, whatever the order of arrival was. So all ranks, all
-// runs and all transports have the same bits.
+// Element by element: destination = source 0 op source 1 op ... in this order, whatever the order of arrival was. So all ranks,
+// all runs and all transports have the same bits.
 //
-// float16 and bfloat16 are combined in float32 and rounded once, at the end. Integers wrap around. The maximum and the minimum of a
-// NaN and anything are that NaN.
+// float16 and bfloat16 are combined in float32 and rounded once, at the end. Integers wrap around. The maximum and the minimum of
+// a NaN and anything are that NaN.
 #pragma once
 
 #include <cstddef>

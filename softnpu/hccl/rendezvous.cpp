@@ -15,7 +15,7 @@ namespace softnpu::hccl {
 namespace {
 
 constexpr size_t kMostRanks = 4096;
-constexpr size_t kMostContent = 4096;                        // of one rank
+constexpr size_t kMostContent = 4096;  // of one rank
 constexpr size_t kMostAnswer = kMostRanks * (kMostContent + 8);
 constexpr auto kGrace = std::chrono::seconds(5);  // a client waits that much longer than the server, to be told why
 
@@ -209,9 +209,7 @@ class Meeting {
 
 }  // namespace
 
-std::string RankInfo::to_text() const {
-  return text("rank ", rank, " (process ", pid, " on ", node, ", device ", device, ")");
-}
+std::string RankInfo::to_text() const { return text("rank ", rank, " (process ", pid, " on ", node, ", device ", device, ")"); }
 
 void RendezvousServer::start(const MeetingPoint& point, std::vector<std::string> allowed_hosts) {
   auto arrivals = std::make_shared<Arrivals>();
@@ -243,8 +241,7 @@ Result<Rendezvous> Rendezvous::join(const MeetingPoint& point, const RankInfo& o
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   meeting.deadline_ = deadline.is_never() ? deadline : Deadline::after(deadline.at() - Deadline::Clock::now() + kGrace);
-  Result<std::vector<std::string>> contents =
-      meeting.exchange(std::string(reinterpret_cast<const char*>(&own), sizeof own));
+  Result<std::vector<std::string>> contents = meeting.exchange(std::string(reinterpret_cast<const char*>(&own), sizeof own));
   if (!contents.ok()) return contents.take_status();
   for (const std::string& content : contents.value()) {
     SOFTNPU_RETURN_IF_ERROR(read_rank_info(content, &meeting.ranks_.emplace_back()));

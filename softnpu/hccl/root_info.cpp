@@ -17,9 +17,7 @@ struct Layout {
 };
 static_assert(sizeof(Layout) <= sizeof(HcclRootInfo));
 
-Digest check_of(const Layout& layout) {
-  return sha256({reinterpret_cast<const char*>(&layout), offsetof(Layout, check)});
-}
+Digest check_of(const Layout& layout) { return sha256({reinterpret_cast<const char*>(&layout), offsetof(Layout, check)}); }
 
 }  // namespace
 
@@ -39,7 +37,8 @@ Result<MeetingPoint> read_root_info(const HcclRootInfo& info) {
   Layout layout;
   std::memcpy(&layout, &info, sizeof layout);
   if (layout.magic != kMagic || !equal(layout.check, check_of(layout))) {
-    return Status(HCCL_E_PARA, "argument 'rootInfo' is not what HcclGetRootInfo of this library writes, or it was damaged on its way");
+    return Status(HCCL_E_PARA,
+                  "argument 'rootInfo' is not what HcclGetRootInfo of this library writes, or it was damaged on its way");
   }
   layout.host[sizeof layout.host - 1] = '\0';
   return MeetingPoint{{layout.host, layout.port}, layout.id, layout.secret};

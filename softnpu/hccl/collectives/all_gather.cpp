@@ -11,7 +11,8 @@ Status all_gather(Communicator& communicator, const Operation& operation, uint64
     return operation.receive + (is_even ? rank * operation.count : operation.receive_offsets[rank]) * element;
   };
   Exchange exchange(communicator, Lane::kCollective);
-  greet_all(exchange, communicator, operation.header(sequence), [&](uint32_t) { return operation.count; }, count_of);
+  greet_all(
+      exchange, communicator, operation.header(sequence), [&](uint32_t) { return operation.count; }, count_of);
   for (uint32_t peer = 0; peer < communicator.size(); ++peer) {
     if (peer == communicator.rank()) continue;
     exchange.send(peer, operation.send, operation.count * element);

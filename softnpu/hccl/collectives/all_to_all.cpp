@@ -18,7 +18,8 @@ Status all_to_all(Communicator& communicator, const Operation& operation, uint64
   for (uint32_t peer = 0; peer < communicator.size(); ++peer) {
     if (peer == communicator.rank()) continue;
     exchange.send(peer, operation.send + operation.send_offsets[peer] * element, operation.send_counts[peer] * element);
-    exchange.receive(peer, operation.receive + operation.receive_offsets[peer] * element, operation.receive_counts[peer] * element);
+    exchange.receive(peer, operation.receive + operation.receive_offsets[peer] * element,
+                     operation.receive_counts[peer] * element);
   }
   const uint32_t own = communicator.rank();
   copy_own(operation.receive + operation.receive_offsets[own] * element, operation.send + operation.send_offsets[own] * element,

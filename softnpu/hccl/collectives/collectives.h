@@ -1,7 +1,7 @@
 // The collectives: each function adds items to an exchange and runs it, on the thread of the stream.
 //
-// In every collective each rank greets every other one, also where no data goes between them: so a rank that does something else is
-// noticed by all ranks, and a collective ends on no rank before it began on all.
+// In every collective each rank greets every other one, also where no data goes between them: so a rank that does something else
+// is noticed by all ranks, and a collective ends on no rank before it began on all.
 #pragma once
 
 #include "hccl/operation.h"

@@ -1,5 +1,5 @@
-// Messages between two ranks, one or several at once. They have a lane of their own and do not wait for collectives. Messages of a
-// rank to itself are copies.
+// Messages between two ranks, one or several at once. They have a lane of their own and do not wait for collectives. Messages of
+// a rank to itself are copies.
 #include <mutex>
 #include <set>
 

@@ -37,7 +37,8 @@ Status reduce(Communicator& communicator, const Operation& operation, uint64_t s
   Exchange exchange(communicator, Lane::kCollective);
   greet_all(exchange, communicator, operation.header(sequence), operation.count);
   if (communicator.rank() == operation.root) {
-    exchange.reduce(find_reduce(operation.type, operation.reduce_op), operation.element(), operation.receive, operation.send, bytes);
+    exchange.reduce(find_reduce(operation.type, operation.reduce_op), operation.element(), operation.receive, operation.send,
+                    bytes);
   } else {
     exchange.send(operation.root, operation.send, bytes);
   }

@@ -1,8 +1,8 @@
 /* Adds numbers of two devices: two processes, one rank each.
  *
- * The program starts itself a second time. One process asks for the root info, which says where the ranks meet, and hands it to the
- * other; how is its own business, here it is a pipe. Then both make their communicator, put an all-reduce on a stream between two
- * copies, and wait once, at the end.
+ * The program starts itself a second time. One process asks for the root info, which says where the ranks meet, and hands it to
+ * the other; how is its own business, here it is a pipe. Then both make their communicator, put an all-reduce on a stream between
+ * two copies, and wait once, at the end.
  */
 #include <stdint.h>
 #include <stdio.h>

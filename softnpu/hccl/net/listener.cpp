@@ -180,8 +180,7 @@ void Listener::serve() {
         Socket socket(accept4(port->file(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!socket.is_open()) break;
         const std::string host = peer_host(socket);
-        const bool is_allowed =
-            !has_whitelist_ || std::find(whitelist_.begin(), whitelist_.end(), host) != whitelist_.end();
+        const bool is_allowed = !has_whitelist_ || std::find(whitelist_.begin(), whitelist_.end(), host) != whitelist_.end();
         if (!is_allowed) continue;
         pending.emplace_back(std::move(socket));
         const Pending& added = pending.back();

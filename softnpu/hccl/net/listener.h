@@ -4,9 +4,9 @@
 //   Result<Socket> socket = join_session(endpoint, id, secret, deadline);   // there
 //
 // The server sends 32 random bytes. The client answers with a message of fixed size: magic number, the session's id, 32 random
-// bytes of its own, and an HMAC over both under the secret. Nothing else is read before that HMAC is right. The server then proves
-// itself in the same way. A connection that sends anything else, nothing for kPatience, or comes from a host that is not allowed, is
-// closed without an answer.
+// bytes of its own, and an HMAC over both under the secret. Nothing else is read before that HMAC is right. The server then
+// proves itself in the same way. A connection that sends anything else, nothing for kPatience, or comes from a host that is not
+// allowed, is closed without an answer.
 #pragma once
 
 #include <array>

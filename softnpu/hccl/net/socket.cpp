@@ -151,7 +151,8 @@ Result<Socket> listen_at(Endpoint* endpoint) {
   }
   getsockname(socket.file(), plain, &address.length);
   const bool is_v4 = address.storage.ss_family == AF_INET;
-  endpoint->port = ntohs(is_v4 ? reinterpret_cast<sockaddr_in*>(plain)->sin_port : reinterpret_cast<sockaddr_in6*>(plain)->sin6_port);
+  endpoint->port =
+      ntohs(is_v4 ? reinterpret_cast<sockaddr_in*>(plain)->sin_port : reinterpret_cast<sockaddr_in6*>(plain)->sin6_port);
   return socket;
 }
 

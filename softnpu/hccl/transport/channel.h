@@ -1,8 +1,8 @@
 // A stream of bytes to one other rank and one back, in one lane.
 //
-// Nothing here blocks: a call moves what it can and says how much that was. Reading and writing are two sides that two threads may
-// use at once; each side is for one thread at a time. What is written is a row of items whose sizes both ranks know; end_write()
-// and end_read() mark their ends, so that every item begins aligned.
+// Nothing here blocks: a call moves what it can and says how much that was. Reading and writing are two sides that two threads
+// may use at once; each side is for one thread at a time. What is written is a row of items whose sizes both ranks know;
+// end_write() and end_read() mark their ends, so that every item begins aligned.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@ namespace softnpu::hccl {
 
 bool find_place(const void* pointer, size_t bytes, MemoryPlace* place) {
   int file = -1;
-  struct stat about{};
+  struct stat about {};
   if (!driver()->find_file(pointer, bytes, &file, &place->offset) || fstat(file, &about) != 0) return false;
   place->file = file;
   place->inode = about.st_ino;
@@ -32,9 +32,10 @@ Result<const std::byte*> ForeignMemory::find(const MemoryPlace& place, size_t by
   }
   const int file = open(text("/proc/", pid_, "/fd/", place.file).c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) {
-    return system_failure(text("the device memory of process ", pid_, " cannot be opened; SOFTNPU_HCCL_TRANSPORT=staged does without it"));
+    return system_failure(
+        text("the device memory of process ", pid_, " cannot be opened; SOFTNPU_HCCL_TRANSPORT=staged does without it"));
   }
-  struct stat about{};
+  struct stat about {};
   const bool is_right = fstat(file, &about) == 0 && about.st_ino == place.inode && is_within(static_cast<size_t>(about.st_size));
   void* base = MAP_FAILED;
   if (is_right) {

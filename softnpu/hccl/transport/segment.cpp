@@ -60,7 +60,7 @@ Result<std::unique_ptr<Segment>> Segment::open(int pid, int number, uint32_t ran
   std::unique_ptr<Segment> segment(new Segment);
   segment->file_ = ::open(text("/proc/", pid, "/fd/", number).c_str(), O_RDWR | O_CLOEXEC);
   if (segment->file_ < 0) return system_failure(text("the shared memory of process ", pid, " cannot be opened"));
-  struct stat about{};
+  struct stat about {};
   if (fstat(segment->file_, &about) != 0) return system_failure("shared memory cannot be opened");
   Head head{};
   const bool is_read = pread(segment->file_, &head, sizeof head, 0) == ssize_t(sizeof head);

@@ -1,8 +1,8 @@
 // Shared memory between the ranks of one host: for each rank a bell to sleep at and a word about its fate, for each two ranks and
 // each lane a ring of bytes.
 //
-// The memory is a file without a name (memfd), made by one rank and opened by the others under /proc while the communicator is set
-// up. So only processes of the same user can open it, and nothing is left when processes end, however they end.
+// The memory is a file without a name (memfd), made by one rank and opened by the others under /proc while the communicator is
+// set up. So only processes of the same user can open it, and nothing is left when processes end, however they end.
 #pragma once
 
 #include <atomic>

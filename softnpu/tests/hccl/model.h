@@ -18,14 +18,22 @@ struct DataType {
 };
 
 constexpr DataType kDataTypes[] = {
-    {HCCL_DATA_TYPE_INT8, 1, "int8", true},      {HCCL_DATA_TYPE_INT16, 2, "int16", true},
-    {HCCL_DATA_TYPE_INT32, 4, "int32", true},    {HCCL_DATA_TYPE_FP16, 2, "float16", true},
-    {HCCL_DATA_TYPE_FP32, 4, "float32", true},   {HCCL_DATA_TYPE_INT64, 8, "int64", true},
-    {HCCL_DATA_TYPE_UINT64, 8, "uint64", true},  {HCCL_DATA_TYPE_UINT8, 1, "uint8", true},
-    {HCCL_DATA_TYPE_UINT16, 2, "uint16", true},  {HCCL_DATA_TYPE_UINT32, 4, "uint32", true},
-    {HCCL_DATA_TYPE_FP64, 8, "float64", true},   {HCCL_DATA_TYPE_BFP16, 2, "bfloat16", true},
-    {HCCL_DATA_TYPE_INT128, 16, "int128", false}, {HCCL_DATA_TYPE_HIF8, 1, "hifloat8", false},
-    {HCCL_DATA_TYPE_FP8E4M3, 1, "float8_e4m3", false}, {HCCL_DATA_TYPE_FP8E5M2, 1, "float8_e5m2", false},
+    {HCCL_DATA_TYPE_INT8, 1, "int8", true},
+    {HCCL_DATA_TYPE_INT16, 2, "int16", true},
+    {HCCL_DATA_TYPE_INT32, 4, "int32", true},
+    {HCCL_DATA_TYPE_FP16, 2, "float16", true},
+    {HCCL_DATA_TYPE_FP32, 4, "float32", true},
+    {HCCL_DATA_TYPE_INT64, 8, "int64", true},
+    {HCCL_DATA_TYPE_UINT64, 8, "uint64", true},
+    {HCCL_DATA_TYPE_UINT8, 1, "uint8", true},
+    {HCCL_DATA_TYPE_UINT16, 2, "uint16", true},
+    {HCCL_DATA_TYPE_UINT32, 4, "uint32", true},
+    {HCCL_DATA_TYPE_FP64, 8, "float64", true},
+    {HCCL_DATA_TYPE_BFP16, 2, "bfloat16", true},
+    {HCCL_DATA_TYPE_INT128, 16, "int128", false},
+    {HCCL_DATA_TYPE_HIF8, 1, "hifloat8", false},
+    {HCCL_DATA_TYPE_FP8E4M3, 1, "float8_e4m3", false},
+    {HCCL_DATA_TYPE_FP8E5M2, 1, "float8_e5m2", false},
     {HCCL_DATA_TYPE_FP8E8M0, 1, "float8_e8m0", false},
 };
 

@@ -3,8 +3,9 @@
 namespace softnpu::test {
 
 std::string CallCase::to_text() const {
-  constexpr const char* kNames[] = {"AllReduce", "Broadcast", "ReduceScatter", "ReduceScatterV", "AllGather", "AllGatherV", "Reduce",
-                                    "Scatter",   "AlltoAll",  "AlltoAllV",     "AlltoAllVC",     "SendRecv",  "Batch",      "Barrier"};
+  constexpr const char* kNames[] = {"AllReduce",  "Broadcast", "ReduceScatter", "ReduceScatterV", "AllGather",
+                                    "AllGatherV", "Reduce",    "Scatter",       "AlltoAll",       "AlltoAllV",
+                                    "AlltoAllVC", "SendRecv",  "Batch",         "Barrier"};
   return std::string(kNames[size_t(call)]) + " " + type.name + " op " + std::to_string(op) + " count " + std::to_string(count) +
          " root " + std::to_string(root) + (in_place ? " in place" : "") + " seed " + std::to_string(seed);
 }
@@ -13,7 +14,8 @@ void* RunningCall::device(const Bytes& contents) {
   if (contents.empty()) return nullptr;
   buffers_.push_back(make_device_buffer(contents.size()));
   // In the order of the stream, so that a call behind others is not waited for.
-  EXPECT_ACL(aclrtMemcpyAsync(buffers_.back(), contents.size(), contents.data(), contents.size(), ACL_MEMCPY_HOST_TO_DEVICE, stream_));
+  EXPECT_ACL(
+      aclrtMemcpyAsync(buffers_.back(), contents.size(), contents.data(), contents.size(), ACL_MEMCPY_HOST_TO_DEVICE, stream_));
   return buffers_.back();
 }
 
@@ -67,7 +69,8 @@ RunningCall::RunningCall(const CallCase& call_case, HcclComm comm, aclrtStream s
       const std::vector<Bytes> all = inputs(total + 1);
       result_ = blank(counts[rank] * width);
       expected_ = reduced(type.type, op, parts(all, offsets[rank] * width, counts[rank] * width));
-      EXPECT_HCCL(HcclReduceScatterV(device(all[rank]), counts.data(), offsets.data(), result_, counts[rank], type.type, op, comm, stream));
+      EXPECT_HCCL(HcclReduceScatterV(device(all[rank]), counts.data(), offsets.data(), result_, counts[rank], type.type, op, comm,
+                                     stream));
       return;
     }
     case Call::kAllGather: {
@@ -174,9 +177,11 @@ RunningCall::RunningCall(const CallCase& call_case, HcclComm comm, aclrtStream s
         const uint64_t out = varied(rank, peer), in = varied(peer, rank);
         const Bytes data = data_of(type, in, peer * size + rank, seed);
         expected_.insert(expected_.end(), data.begin(), data.end());
-        if (rank % 2 == 0) items.push_back({HCCL_RECV, in == 0 ? nullptr : at(result_, ptrdiff_t(received * width)), in, type.type, peer});
+        if (rank % 2 == 0)
+          items.push_back({HCCL_RECV, in == 0 ? nullptr : at(result_, ptrdiff_t(received * width)), in, type.type, peer});
         items.push_back({HCCL_SEND, device(data_of(type, out, rank * size + peer, seed)), out, type.type, peer});
-        if (rank % 2 == 1) items.push_back({HCCL_RECV, in == 0 ? nullptr : at(result_, ptrdiff_t(received * width)), in, type.type, peer});
+        if (rank % 2 == 1)
+          items.push_back({HCCL_RECV, in == 0 ? nullptr : at(result_, ptrdiff_t(received * width)), in, type.type, peer});
         received += in;
       }
       EXPECT_HCCL(HcclBatchSendRecv(items.data(), uint32_t(items.size()), comm, stream));

@@ -31,10 +31,10 @@ TEST_F(Arguments, NullIsRefused) {
   alignas(64) static char memory[8192];
   void* const buffer = memory;
   const HcclComm valid_comm = comm_;
-#define HCCL_NULL_CALL(function, argument, call)         \
-  {                                                      \
-    SCOPED_TRACE(#function);                             \
-    EXPECT_HCCL_ERROR(HCCL_E_PTR, call);                 \
+#define HCCL_NULL_CALL(function, argument, call)             \
+  {                                                          \
+    SCOPED_TRACE(#function);                                 \
+    EXPECT_HCCL_ERROR(HCCL_E_PTR, call);                     \
     EXPECT_RECENT_ERROR("argument '" #argument "' is null"); \
   }
 #include "hccl_bad_arguments.inc"
@@ -43,11 +43,12 @@ TEST_F(Arguments, NullIsRefused) {
 TEST_F(Arguments, WhatIsNoCommunicatorIsRefused) {
   alignas(64) static char memory[8192];
   void* const buffer = memory;
-  for (void* const garbage : {static_cast<void*>(memory), reinterpret_cast<void*>(uintptr_t{16}), reinterpret_cast<void*>(~uintptr_t{0})}) {
-#define HCCL_BAD_COMM_CALL(function, call)                    \
-  {                                                           \
-    SCOPED_TRACE(#function);                                  \
-    EXPECT_HCCL_ERROR(HCCL_E_PARA, call);                     \
+  for (void* const garbage :
+       {static_cast<void*>(memory), reinterpret_cast<void*>(uintptr_t{16}), reinterpret_cast<void*>(~uintptr_t{0})}) {
+#define HCCL_BAD_COMM_CALL(function, call)                     \
+  {                                                            \
+    SCOPED_TRACE(#function);                                   \
+    EXPECT_HCCL_ERROR(HCCL_E_PARA, call);                      \
     EXPECT_RECENT_ERROR("is no communicator of this process"); \
   }
 #include "hccl_bad_arguments.inc"

@@ -16,9 +16,9 @@ class ChildCollectives : public RankTest {
   }
 };
 
-constexpr Call kAll[] = {Call::kAllReduce,   Call::kBroadcast, Call::kReduceScatter, Call::kReduceScatterV, Call::kAllGather,
-                         Call::kAllGatherV,  Call::kReduce,    Call::kScatter,       Call::kAllToAll,       Call::kAllToAllV,
-                         Call::kAllToAllVC,  Call::kSendRecv,  Call::kBatch,         Call::kBarrier};
+constexpr Call kAll[] = {Call::kAllReduce,  Call::kBroadcast, Call::kReduceScatter, Call::kReduceScatterV, Call::kAllGather,
+                         Call::kAllGatherV, Call::kReduce,    Call::kScatter,       Call::kAllToAll,       Call::kAllToAllV,
+                         Call::kAllToAllVC, Call::kSendRecv,  Call::kBatch,         Call::kBarrier};
 
 bool reduces(Call call) {
   return call == Call::kAllReduce || call == Call::kReduceScatter || call == Call::kReduceScatterV || call == Call::kReduce;

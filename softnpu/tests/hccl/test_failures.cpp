@@ -22,7 +22,8 @@ class ChildFailures : public RankTest {
   // The stream reports a failure with these words, and the communicator has that error.
   void expect_failure(const std::vector<std::string>& words, std::vector<HcclResult> codes) {
     EXPECT_NE(synchronize(stream()), ACL_SUCCESS);
-    for (const std::string& word : words) EXPECT_NE(last_message().find(word), std::string::npos) << word << "\n" << last_message();
+    for (const std::string& word : words)
+      EXPECT_NE(last_message().find(word), std::string::npos) << word << "\n" << last_message();
     EXPECT_NE(std::find(codes.begin(), codes.end(), async_error()), codes.end()) << async_error();
     // The stream is clean, and the communicator refuses with the same sentence.
     DeviceBuffer buffer = make_device_buffer(64);
@@ -177,7 +178,9 @@ TEST_P(Failures, RanksThatDoDifferentThings) {
     EXPECT_WORLD_PASSES(std::string(what) == "Message" ? 2 : 3, std::string("ChildFailures.Other") + what, {GetParam()});
   }
 }
-TEST_P(Failures, ARankThatNeverCalls) { EXPECT_WORLD_PASSES(3, "ChildFailures.NeverCalls", {with(GetParam(), "HCCL_EXEC_TIMEOUT=1")}); }
+TEST_P(Failures, ARankThatNeverCalls) {
+  EXPECT_WORLD_PASSES(3, "ChildFailures.NeverCalls", {with(GetParam(), "HCCL_EXEC_TIMEOUT=1")});
+}
 TEST_P(Failures, ARankThatStops) { EXPECT_WORLD_PASSES(3, "ChildFailures.Stops", {with(GetParam(), "HCCL_EXEC_TIMEOUT=2")}); }
 TEST_P(Failures, ARankThatDies) {
   const std::vector<Child> world = run_world(3, "ChildFailures.Dies", {GetParam()});

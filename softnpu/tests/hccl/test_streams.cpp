@@ -214,7 +214,8 @@ TEST_F(ChildTable, MakesACommunicator) {
 
 TEST(Groups, RankTable) {
   const TempDir folder;
-  const std::string table = write_file(folder.path() / "table.json", R"({"version": "1.0", "status": "completed", "server_count": "1",
+  const std::string table =
+      write_file(folder.path() / "table.json", R"({"version": "1.0", "status": "completed", "server_count": "1",
       "server_list": [{"server_id": "127.0.0.1", "device": [
           {"device_id": "0", "device_ip": "192.168.1.8", "rank_id": "0"}, {"device_id": "1", "device_ip": "192.168.1.9", "rank_id": "1"},
           {"device_id": "2", "rank_id": 2}]}]})");
