@@ -258,7 +258,7 @@ HCCL_BAD_ARGUMENTS_HEAD = f"""\
 // HCCL_BAD_COMM_CALL(function, call)        the communicator is `garbage`, a void*
 // HCCL_REFUSED_CALL(function, call)         plausible arguments for a function that is not supported
 //
-// The includer defines the macros it wants (the others are empty) and has in scope: valid_comm and `buffer`, void*, at least 8 KiB.
+// The includer defines the macros it wants (the others are empty) and has in scope: valid_comm; buffer, a void* to 8 KiB.
 #ifndef HCCL_NULL_CALL
 #define HCCL_NULL_CALL(function, argument, call)
 #endif
@@ -389,8 +389,8 @@ DOCUMENTATION_GUIDE = """\
 
 `?` behind a name: the argument may be null; a null stream is the default stream of the current context. A function that works
 returns `ACL_ERROR_INVALID_PARAM` for null in any other pointer or handle, and `ACL_ERROR_UNINITIALIZE` before `aclInit` and after
-`aclFinalize` unless it is marked *any time*. Functions of libopapi return `ACLNN_ERR_PARAM_NULLPTR` and need no `aclInit`; those of
-libhccl return `HCCL_E_PTR`."""
+`aclFinalize` unless it is marked *any time*. Functions of libopapi return `ACLNN_ERR_PARAM_NULLPTR` and need no `aclInit`;
+those of libhccl return `HCCL_E_PTR`."""
 
 
 def documentation(abi: Abi) -> str:
