@@ -17,8 +17,8 @@ constexpr auto kSlice = std::chrono::milliseconds(500);     // of a sleep; then 
 constexpr auto kMixedSlice = std::chrono::milliseconds(1);  // where both shared memory and sockets are waited for
 constexpr size_t kReducePiece = size_t{128} << 10;
 constexpr size_t kPieceAlignment = 16;
-constexpr int kSpins = 2000;         // where each rank of the host has a core
-constexpr int kSpinsIfCrowded = 50;  // else
+constexpr int kSpins = 150;          // some 10 us, if each rank has a core: a wake-up costs about that much
+constexpr int kSpinsIfCrowded = 20;  // else
 
 int spins_for(Communicator& communicator) {
   static const long cores = sysconf(_SC_NPROCESSORS_ONLN);
