@@ -207,7 +207,7 @@ def test_op_command_names_unknown_operators(ops, x):
 
 
 def test_the_guide_lists_the_names_that_op_command_knows():
-    listed = GUIDE.read_text().split("these run as aclnn functions:")[1].split(". Any other")[0]
+    listed = GUIDE.read_text().split("These run as aclnn functions:")[1].split(". Any other")[0]
     table = (ROOT / "csrc" / "api" / "op_command.cpp").read_text()
     assert sorted(re.findall(r"\w+", listed)) == sorted(re.findall(r'^ +\{"(\w+)"', table, re.MULTILINE))
 
