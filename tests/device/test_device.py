@@ -282,7 +282,7 @@ def test_a_function_that_is_not_offered_says_what_to_use():
     for call, words in (
         (torch.npu.init_dump, "debug.print_ops"),
         (torch.npu.stress_detect, "debug.compare"),
-        (lambda: torch.npu.obfuscation_finalize(0), "plain form"),
+        (lambda: torch.npu.obfuscation_finalize(0), "use the model without obfuscation"),
         (lambda: torch.npu.npugraph_ex.compile_fx(None), "torch.compile"),
     ):
         with pytest.raises(NotImplementedError, match=words):

@@ -65,8 +65,6 @@ OPERATORS = find_operators()
 AS_TENSOR = "the number becomes a tensor whose type the kernel lacks; the failure surfaces at the next wait"
 KNOWN = {
     "__rshift__": AS_TENSOR,
-    "_add_relu": AS_TENSOR,
-    "_add_relu_": AS_TENSOR,
     "bitwise_and": AS_TENSOR,
     "bitwise_left_shift": AS_TENSOR,
     "bitwise_or": AS_TENSOR,
@@ -80,7 +78,6 @@ KNOWN = {
     "linalg__powsum": "a composition of pow: complex orders work, and orders that float16 cannot hold do not",
     "hardtanh_": "negative limits of uint8 are refused at the next wait",
     "isin": "the element is converted to the dtype of the others",
-    "remainder": "bool divided into a truth value is refused at the next wait",
 }
 
 
