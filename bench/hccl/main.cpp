@@ -1,11 +1,12 @@
-// hccl_bench: how long collectives take, in the columns of nccl-tests.
+// hccl_bench: the time of collectives, with the columns of nccl-tests. bench/hccl/__main__.py compares it with gloo.
 //
 //   hccl_bench                            2 ranks, all operations, 4 B to 32 MiB
 //   hccl_bench --ranks 4 --op all_reduce  4 ranks, one operation
-//   hccl_bench --bytes 1048576            one size: what every rank sends in an all-reduce, and has in all in the others
+//   hccl_bench --bytes 1048576            one size: the data of each rank in an all-reduce and broadcast, of all ranks in the
+//   others
 //
-// "queued" is the time of one of many that were launched at once; "waited" is that of one which the host launches and waits for.
-// Bus bandwidth is the algorithm's bandwidth times the factor by which a perfect network would be used; see nccl-tests.
+// "queued" is the time of one of many calls that were launched at once. "waited" is the time of a call that the host waits for.
+// Bus bandwidth is the algorithm bandwidth times the factor that nccl-tests gives for the operation.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -122,7 +123,7 @@ void measure(const Rank& rank, const Operation& operation, size_t bytes) {
   std::fflush(stdout);
 }
 
-// What both ranks reach when they copy at once.
+// memcpy, which all ranks call at once.
 void measure_copies(const Rank& rank) {
   constexpr size_t kBytes = size_t{32} << 20;
   std::vector<char> from(kBytes, 1), to(kBytes, 2);

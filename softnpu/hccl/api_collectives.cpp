@@ -1,4 +1,4 @@
-// The functions of hccl.h that put a collective on a stream: arguments are checked, counts become lists by rank.
+// The functions of hccl.h that put a collective on a stream. They check the arguments and convert counts to lists by rank.
 #include <limits>
 #include <numeric>
 
@@ -10,7 +10,7 @@
 namespace softnpu::hccl::api {
 namespace {
 
-// Gathers the arguments of one call; the first mistake is what launch() returns.
+// Checks and collects the arguments of one call. launch() returns the first error.
 class Builder {
  public:
   Builder(Op op, const CommunicatorRef& communicator) : operation_(std::make_unique<Operation>()) {
@@ -20,8 +20,8 @@ class Builder {
     if (aclrtGetDevice(&device) != ACL_SUCCESS) {
       fail(HCCL_E_RUNTIME, "the calling thread has no device; call aclrtSetDevice first");
     } else if (device != communicator->device()) {
-      fail(HCCL_E_PARA,
-           text("the communicator belongs to device ", communicator->device(), ", but the calling thread is on device ", device));
+      fail(HCCL_E_PARA, text("the communicator belongs to device ", communicator->device(), ", but the current device is ",
+                             device, "; call aclrtSetDevice"));
     }
   }
 
@@ -30,7 +30,7 @@ class Builder {
   uint32_t rank() const { return operation_->communicator->rank(); }
 
   Builder& type(const char* name, HcclDataType type) {
-    if (element_size(type) == 0) fail(HCCL_E_PARA, text("argument '", name, "' (", int(type), ") is no HcclDataType"));
+    if (element_size(type) == 0) fail(HCCL_E_PARA, text("argument '", name, "' (", int(type), ") is not an HcclDataType"));
     operation_->type = type;
     return *this;
   }
@@ -38,27 +38,27 @@ class Builder {
   Builder& reduction(HcclReduceOp op) {
     operation_->reduce_op = op;
     if (find_reduce(HCCL_DATA_TYPE_INT8, op) == nullptr) {
-      fail(HCCL_E_PARA, text("argument 'op' (", int(op), ") is no HcclReduceOp; sum, prod, max and min are"));
+      fail(HCCL_E_PARA, text("argument 'op' (", int(op), ") is not an HcclReduceOp; allowed: sum, prod, max and min (0 to 3)"));
     } else if (find_reduce(operation_->type, op) == nullptr) {
-      fail(HCCL_E_NOT_SUPPORT, text(type_name(operation_->type), " cannot be reduced"));
+      fail(HCCL_E_NOT_SUPPORT, text("data of type ", type_name(operation_->type), " can be moved but not reduced"));
     }
     return *this;
   }
 
   Builder& root(const char* name, uint32_t root) {
-    if (root >= size()) fail(HCCL_E_PARA, text("argument '", name, "' is ", root, ", but the ranks are 0 to ", size() - 1));
+    if (root >= size()) fail(HCCL_E_PARA, text("argument '", name, "' is ", root, "; allowed: 0 to ", size() - 1));
     operation_->root = root;
     return *this;
   }
 
-  // `count` elements of each of `parts` at `pointer`, which is memory of the communicator's device.
+  // Checks that `pointer` has `parts` times `count` elements of the communicator's device. Returns the kernel address.
   std::byte* memory(const char* name, const void* pointer, uint64_t count, HcclDataType type, bool is_written,
                     uint64_t parts = 1) {
     const size_t element = element_size(type);
     constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
     if (!status_.ok() || count == 0) return nullptr;
     if (count > kMost / element / parts) {
-      fail(HCCL_E_PARA, text(count, " elements for argument '", name, "' are more than any memory has"));
+      fail(HCCL_E_PARA, text("argument '", name, "' would have ", count, " elements, more than any memory"));
       return nullptr;
     }
     const size_t bytes = count * element * parts;
@@ -72,7 +72,7 @@ class Builder {
       return nullptr;
     }
     if (address < driver()->device_begin || address >= driver()->device_end) {
-      fail(HCCL_E_PARA, text("argument '", name, "' (", pointer, ") is no device memory"));
+      fail(HCCL_E_PARA, text("argument '", name, "' (", pointer, ") is not device memory; allocate it with aclrtMalloc"));
       return nullptr;
     }
     void* alias = nullptr;
@@ -94,7 +94,7 @@ class Builder {
     return begin;
   }
 
-  // Counts and offsets by rank, and the memory that they span.
+  // Stores counts and offsets by rank, and checks the memory that they cover.
   std::byte* parts(const char* name, const void* pointer, const void* counts, const void* offsets, HcclDataType type,
                    bool is_written, std::vector<uint64_t>* count_list, std::vector<uint64_t>* offset_list) {
     const auto* const counted = static_cast<const uint64_t*>(counts);
@@ -105,8 +105,8 @@ class Builder {
     for (uint32_t rank = 0; rank < size(); ++rank) {
       constexpr uint64_t kMost = uint64_t{1} << 58;
       if (counted[rank] > kMost || placed[rank] > kMost) {
-        fail(HCCL_E_PARA, text("count ", counted[rank], " at offset ", placed[rank], " of rank ", rank, " for argument '", name,
-                               "' is more than any memory has"));
+        fail(HCCL_E_PARA, text("argument '", name, "' would have ", counted[rank], " elements at offset ", placed[rank],
+                               " for rank ", rank, ", more than any memory"));
         return nullptr;
       }
       if (counted[rank] > 0) end = std::max(end, placed[rank] + counted[rank]);
@@ -128,7 +128,7 @@ class Builder {
   Status status_;
 };
 
-// Offsets of parts that lie one behind the other.
+// The offsets of parts that follow each other without gaps.
 std::vector<uint64_t> running_sums(const std::vector<uint64_t>& counts) {
   std::vector<uint64_t> sums(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), sums.begin(), uint64_t{0});
@@ -274,7 +274,7 @@ Status HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sd
   return call.launch(stream);
 }
 
-// Row r of the matrix has the counts that rank r sends. Parts lie one behind the other.
+// Row r of the matrix has the counts that rank r sends. Parts follow each other without gaps.
 Status HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType, const void* recvBuf,
                       HcclDataType recvType, const CommunicatorRef& comm, aclrtStream stream) {
   SOFTNPU_RETURN_IF_ERROR(same_types(sendType, recvType));
@@ -301,11 +301,11 @@ namespace {
 void add_message(Builder& call, const char* buffer_name, const char* rank_name, bool is_send, void* buffer, uint64_t count,
                  HcclDataType type, uint32_t peer) {
   if (element_size(type) == 0) {
-    call.fail(HCCL_E_PARA, text("argument 'dataType' (", int(type), ") is no HcclDataType"));
+    call.fail(HCCL_E_PARA, text("argument 'dataType' (", int(type), ") is not an HcclDataType"));
     return;
   }
   if (peer >= call.size()) {
-    call.fail(HCCL_E_PARA, text("argument '", rank_name, "' is ", peer, ", but the ranks are 0 to ", call.size() - 1));
+    call.fail(HCCL_E_PARA, text("argument '", rank_name, "' is ", peer, "; allowed: 0 to ", call.size() - 1));
     return;
   }
   std::byte* const data = call.memory(buffer_name, buffer, count, type, !is_send);
@@ -331,20 +331,24 @@ Status HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32_t s
 }
 
 Status HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, const CommunicatorRef& comm, aclrtStream stream) {
-  if (itemNum > 0 && sendRecvInfo == nullptr) return {HCCL_E_PTR, "argument 'sendRecvInfo' is null, but 'itemNum' is not 0"};
+  if (itemNum > 0 && sendRecvInfo == nullptr)
+    return {HCCL_E_PTR, "argument 'sendRecvInfo' is null; allowed only if 'itemNum' is 0"};
   Builder call(Op::kBatch, comm);
   std::vector<std::pair<uint64_t, HcclDataType>> sent, received;  // to and from the own rank
   for (uint32_t index = 0; index < itemNum; ++index) {
     const HcclSendRecvItem& item = sendRecvInfo[index];
     if (item.sendRecvType != HCCL_SEND && item.sendRecvType != HCCL_RECV) {
-      call.fail(HCCL_E_PARA, text("item ", index, " of argument 'sendRecvInfo' has sendRecvType ", int(item.sendRecvType)));
+      call.fail(HCCL_E_PARA, text("item ", index, " of argument 'sendRecvInfo' has sendRecvType ", int(item.sendRecvType),
+                                  "; allowed: HCCL_SEND (0) and HCCL_RECV (1)"));
     }
     const bool is_send = item.sendRecvType == HCCL_SEND;
     add_message(call, "sendRecvInfo.buf", "sendRecvInfo.remoteRank", is_send, item.buf, item.count, item.dataType,
                 item.remoteRank);
     if (item.remoteRank == call.rank()) (is_send ? sent : received).emplace_back(item.count, item.dataType);
   }
-  if (sent != received) call.fail(HCCL_E_PARA, "the messages of this rank to itself do not match those from itself");
+  if (sent != received)
+    call.fail(HCCL_E_PARA,
+              "the sends of this rank to itself do not match its receives from itself in number, count or data type");
   return call.launch(stream);
 }
 

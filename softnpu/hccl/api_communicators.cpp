@@ -1,4 +1,4 @@
-// The functions of hccl.h that make, ask and end communicators.
+// The functions of hccl.h that create, query and destroy communicators.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -15,7 +15,7 @@
 
 const char* HcclGetErrorString(HcclResult code) { return softnpu::hccl::result_text(code); }
 
-// Every field of HcclCommConfig is known; those that this library has no use for are read over.
+// Every field of HcclCommConfig is accepted; read_settings() ignores those that this library does not use.
 uint32_t HcclGetCommConfigCapability() { return HCCL_COMM_CONFIG_RESERVED; }
 
 namespace softnpu::hccl::api {
@@ -23,7 +23,9 @@ namespace {
 
 Status check_driver() {
   if (driver() != nullptr) return {};
-  return {HCCL_E_NOT_SUPPORT, "libhccl needs the libascendcl that was built with it, but another one is loaded"};
+  return {HCCL_E_NOT_SUPPORT,
+          "libhccl needs the libascendcl that was built with it, but another libascendcl is loaded; remove that one from "
+          "LD_LIBRARY_PATH"};
 }
 
 Result<int32_t> current_device() {
@@ -31,21 +33,22 @@ Result<int32_t> current_device() {
   int32_t device = -1;
   if (aclrtGetDevice(&device) == ACL_SUCCESS) return device;
   const char* const reason = aclGetRecentErrMsg();
-  return Status(HCCL_E_RUNTIME, text("a communicator belongs to the device of the calling thread, but there is none; call "
-                                     "aclrtSetDevice first: ",
-                                     reason == nullptr ? "" : reason));
+  return Status(HCCL_E_RUNTIME,
+                text("the calling thread has no device, to which the communicator would belong; call aclrtSetDevice "
+                     "first: ",
+                     reason == nullptr ? "" : reason));
 }
 
 Status check_rank(uint32_t rank, uint32_t size) {
-  if (size == 0) return {HCCL_E_PARA, "a communicator of 0 ranks was asked for"};
-  if (rank >= size) return {HCCL_E_PARA, text("rank ", rank, " was asked for, but the ranks are 0 to ", size - 1)};
+  if (size == 0) return {HCCL_E_PARA, "the number of ranks is 0; allowed: at least 1"};
+  if (rank >= size) return {HCCL_E_PARA, text("the rank is ", rank, "; allowed: 0 to ", size - 1)};
   return {};
 }
 
-Result<MeetingPoint> open_meeting() {
+Result<RendezvousPoint> open_rendezvous() {
   Result<Endpoint> endpoint = Listener::instance().endpoint();
   if (!endpoint.ok()) return endpoint.take_status();
-  MeetingPoint point;
+  RendezvousPoint point;
   point.endpoint = endpoint.value();
   fill_random(point.id.data(), point.id.size());
   fill_random(point.secret.data(), point.secret.size());
@@ -53,12 +56,12 @@ Result<MeetingPoint> open_meeting() {
   return point;
 }
 
-Status make(const Communicator::Group& group, const HcclCommConfig* config, HcclComm* comm) {
+Status create(const Communicator::Group& group, const HcclCommConfig* config, HcclComm* comm) {
   Result<CommunicatorSettings> settings = read_settings(config);
   if (!settings.ok()) return settings.take_status();
-  Result<std::shared_ptr<Communicator>> made = Communicator::create(group, settings.value());
-  if (!made.ok()) return made.take_status();
-  *comm = made.value()->handle();
+  Result<std::shared_ptr<Communicator>> created = Communicator::create(group, settings.value());
+  if (!created.ok()) return created.take_status();
+  *comm = created.value()->handle();
   return {};
 }
 
@@ -67,17 +70,18 @@ Status init_root_info(uint32_t ranks, const HcclRootInfo& info, uint32_t rank, c
   Result<int32_t> device = current_device();
   if (!device.ok()) return device.take_status();
   SOFTNPU_RETURN_IF_ERROR(check_rank(rank, ranks));
-  Result<MeetingPoint> point = read_root_info(info);
+  Result<RendezvousPoint> point = read_root_info(info);
   if (!point.ok()) return point.take_status();
   Communicator::Group group;
   group.point = point.value();
   group.size = ranks;
   group.rank = rank;
   group.device = device.value();
-  return make(group, config, comm);
+  return create(group, config, comm);
 }
 
-// How often this process made a communicator of a rank table: all ranks do so equally often.
+// The number of communicators that this process created from a rank table before. It is the same on all ranks and makes the
+// secrets of these communicators different.
 uint32_t count_use(const Digest& table, uint32_t rank) {
   static std::mutex mutex;
   static auto* const uses = new std::map<std::pair<Digest, uint32_t>, uint32_t>;
@@ -99,26 +103,26 @@ Status init_cluster_info(const char* path, uint32_t rank, const HcclCommConfig* 
   group.size = static_cast<uint32_t>(table.hosts.size());
   group.rank = rank;
   group.device = device.value();
-  group.is_patient = true;
+  group.retries = true;
   group.allowed_hosts = table.hosts;
   if (rank == 0) {
     const Status status = Listener::instance().listen_also(group.point.endpoint);
     if (!status.ok())
-      return {HCCL_E_NETWORK, text(status.message(), "; HCCL_IF_BASE_PORT says which port rank 0 of a rank table has")};
+      return {HCCL_E_NETWORK, text(status.message(), "; rank 0 of a rank table listens at the port HCCL_IF_BASE_PORT")};
     RendezvousServer::start(group.point, group.allowed_hosts);
   }
-  return make(group, config, comm);
+  return create(group, config, comm);
 }
 
 Status check_config(HcclConfig config) {
   if (config == HCCL_DETERMINISTIC) return {};
-  return {HCCL_E_PARA, text("argument 'config' (", int(config), ") is no setting; HCCL_DETERMINISTIC (0) is")};
+  return {HCCL_E_PARA, text("argument 'config' is ", int(config), "; allowed: HCCL_DETERMINISTIC (0)")};
 }
 
 Status check_deterministic(HcclConfig config, HcclConfigValue value) {
   SOFTNPU_RETURN_IF_ERROR(check_config(config));
   if (value.value >= 0 && value.value <= 2) return {};
-  return {HCCL_E_PARA, text("HCCL_DETERMINISTIC is 0, 1 or 2, not ", value.value)};
+  return {HCCL_E_PARA, text("the value of HCCL_DETERMINISTIC is ", value.value, "; allowed: 0, 1 and 2")};
 }
 
 std::atomic<int32_t> g_deterministic{0};
@@ -127,7 +131,7 @@ std::atomic<int32_t> g_deterministic{0};
 
 Status HcclGetRootInfo(HcclRootInfo* rootInfo) {
   SOFTNPU_RETURN_IF_ERROR(check_driver());
-  Result<MeetingPoint> point = open_meeting();
+  Result<RendezvousPoint> point = open_rendezvous();
   if (!point.ok()) return point.take_status();
   write_root_info(point.value(), rootInfo);
   return {};
@@ -155,48 +159,42 @@ Status HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankI
   *subComm = nullptr;
   const std::shared_ptr<Communicator> parent = Communicator::find(*comm);
   if (parent == nullptr)
-    return {HCCL_E_PARA, text("argument 'comm' points to ", *comm, ", which is no communicator of this process")};
+    return {HCCL_E_PARA, text("argument 'comm' points to ", *comm, ", which is not a communicator of this process")};
   if (rankIds == nullptr && rankNum == 0) return {};
-  if (rankIds == nullptr) return {HCCL_E_PTR, "argument 'rankIds' is null, but 'rankNum' is not 0"};
+  if (rankIds == nullptr)
+    return {HCCL_E_PTR, "argument 'rankIds' is null; allowed only if 'rankNum' is 0, for a rank that is not a member"};
   SOFTNPU_RETURN_IF_ERROR(check_rank(subCommRankId, rankNum));
   const std::vector<uint32_t> members(rankIds, rankIds + rankNum);
   std::set<uint32_t> seen;
   for (const uint32_t member : members) {
     if (member >= parent->size()) {
-      return {HCCL_E_PARA,
-              text("argument 'rankIds' names rank ", member, ", but the communicator has ", parent->size(), " ranks")};
+      return {HCCL_E_PARA, text("argument 'rankIds' contains rank ", member, "; allowed: 0 to ", parent->size() - 1)};
     }
-    if (!seen.insert(member).second) return {HCCL_E_PARA, text("argument 'rankIds' names rank ", member, " twice")};
+    if (!seen.insert(member).second) return {HCCL_E_PARA, text("argument 'rankIds' contains rank ", member, " twice")};
   }
   if (members[subCommRankId] != parent->rank()) {
-    return {HCCL_E_PARA, text("argument 'subCommRankId' (", subCommRankId, ") is rank ", members[subCommRankId],
-                              " of the communicator, "
-                              "but the caller is rank ",
-                              parent->rank())};
+    return {HCCL_E_PARA, text("argument 'subCommRankId' is ", subCommRankId, ", which 'rankIds' assigns to rank ",
+                              members[subCommRankId], ", but the caller is rank ", parent->rank())};
   }
-  Result<CommunicatorSettings> settings = read_settings(config);
-  if (!settings.ok()) return settings.take_status();
   const Communicator::Group group = parent->sub_group(members, subCommId, subCommRankId);
   if (subCommRankId == 0) RendezvousServer::start(group.point, group.allowed_hosts);
-  Result<std::shared_ptr<Communicator>> made = Communicator::create(group, settings.value());
-  if (!made.ok()) return made.take_status();
-  *subComm = made.value()->handle();
-  return {};
+  return create(group, config, subComm);
 }
 
 Status HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms) {
   SOFTNPU_RETURN_IF_ERROR(check_driver());
-  if (ndev == 0) return {HCCL_E_PARA, "argument 'ndev' is 0"};
+  if (ndev == 0) return {HCCL_E_PARA, "argument 'ndev' is 0; allowed: at least 1"};
   std::set<int32_t> seen;
   for (uint32_t rank = 0; rank < ndev; ++rank) {
     const int32_t device = devices == nullptr ? static_cast<int32_t>(rank) : devices[rank];
-    if (driver()->host_device(device) < 0) return {HCCL_E_PARA, text("there is no device ", device)};
-    if (!seen.insert(device).second) return {HCCL_E_PARA, text("argument 'devices' names device ", device, " twice")};
+    if (driver()->host_device(device) < 0)
+      return {HCCL_E_PARA, text("argument 'devices' contains device ", device, ", which does not exist")};
+    if (!seen.insert(device).second) return {HCCL_E_PARA, text("argument 'devices' contains device ", device, " twice")};
     comms[rank] = nullptr;
   }
   Result<CommunicatorSettings> settings = read_settings(nullptr);
   if (!settings.ok()) return settings.take_status();
-  Result<MeetingPoint> point = open_meeting();
+  Result<RendezvousPoint> point = open_rendezvous();
   if (!point.ok()) return point.take_status();
   std::vector<std::shared_ptr<Communicator>> made(ndev);
   std::vector<Status> statuses(ndev);
@@ -256,7 +254,7 @@ Status HcclGetCommAsyncError(const CommunicatorRef& comm, HcclResult* asyncError
   return {};
 }
 
-// --- settings: results are the same with every value ---
+// --- settings. Results are deterministic with every value. ---
 
 Status HcclSetConfig(HcclConfig config, HcclConfigValue configValue) {
   SOFTNPU_RETURN_IF_ERROR(check_deterministic(config, configValue));
@@ -282,7 +280,7 @@ Status HcclGetCommConfig(const CommunicatorRef& comm, HcclConfig config, HcclCon
   return {};
 }
 
-// --- memory that real devices must be told of before peers can reach it; here they always can ---
+// --- registration of memory. Peers can always read the memory of this device, so these functions do nothing. ---
 
 Status HcclCommSetMemoryRange(const CommunicatorRef&, void*, size_t, size_t, uint64_t) { return {}; }
 Status HcclCommUnsetMemoryRange(const CommunicatorRef&, void*) { return {}; }
@@ -292,7 +290,7 @@ Status HcclCommDeregister(const CommunicatorRef&, void*) { return {}; }
 Status HcclCommExchangeMem(const CommunicatorRef&, void*, uint32_t*, uint32_t) { return {}; }
 
 Status HcclCommRegister(const CommunicatorRef&, void* addr, uint64_t size, void** handle, uint32_t) {
-  if (size == 0) return {HCCL_E_PARA, "argument 'size' is 0"};
+  if (size == 0) return {HCCL_E_PARA, "argument 'size' is 0; allowed: at least 1"};
   *handle = addr;
   return {};
 }

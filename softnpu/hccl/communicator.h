@@ -1,58 +1,47 @@
-// A rank of a group: its connections to the other ranks, and what became of it.
+// One rank of a group: its connections to the other ranks, and whether they still work.
 //
-// Tasks hold a communicator by a shared pointer, so that HcclCommDestroy never waits: it takes the handle away and tells the
-// other ranks; what still runs fails, and the connections go with the last task.
+// Tasks hold a communicator by a shared pointer, so HcclCommDestroy never waits: it removes the handle and tells the other ranks.
+// Tasks that still run then fail, and the connections close with the last task.
 //
-// The first failure is the communicator's fate. Every later task fails with the same sentence, and the other ranks get it as the
-// reason of their own failure as soon as they wait for this one.
+// The first failure is final. Every later task fails with the same message. The other ranks get the message as the reason of
+// their own failure, at the latest when they wait for this rank.
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "hccl/hccl.h"
 #include "hccl/rendezvous.h"
+#include "hccl/settings.h"
+#include "hccl/topology.h"
 #include "hccl/transport/foreign_memory.h"
 #include "hccl/transport/segment.h"
 #include "runtime/base/other_process.h"
 
 namespace softnpu::hccl {
 
-// What HcclCommConfig and the environment say.
-struct CommunicatorSettings {
-  std::string name;                      // empty: one is made up
-  std::chrono::seconds exec_timeout{0};  // 0: no limit
-  uint32_t buffer_megabytes = 0;
-  int32_t deterministic = 0;
-};
-
-// Defaults of the environment, and over them the fields that `config` (may be null) has and sets. HCCL_E_PARA for a structure
-// that HcclCommConfigInit did not prepare.
-Result<CommunicatorSettings> read_settings(const HcclCommConfig* config);
-
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  // Who is in the group. The rank meets the others at `point`, with `is_patient` even if nobody is there yet.
+  // The members of a communicator, and where they connect to each other.
   struct Group {
-    MeetingPoint point;
+    RendezvousPoint point;
     uint32_t size = 0;
     uint32_t rank = 0;
-    int32_t device = 0;  // as this process counts
-    Digest members{};
-    bool is_patient = false;
+    int32_t device = 0;    // this process's number of the device
+    Digest members{};      // of a sub-communicator, see RankInfo
+    bool retries = false;  // the server of the rendezvous may start later than this rank
     std::vector<std::string> allowed_hosts;
   };
 
   // Blocks until all ranks are connected. The result has a handle.
   static Result<std::shared_ptr<Communicator>> create(const Group& group, const CommunicatorSettings& settings);
 
+  // The live communicator with this handle, or null.
   static std::shared_ptr<Communicator> find(HcclComm handle);
-  // Leaves every communicator of the process; for its exit.
+  // Leaves every communicator when the process exits.
   static void leave_all();
 
   explicit Communicator(const Group& group, const CommunicatorSettings& settings);
@@ -67,14 +56,16 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void set_deterministic(int32_t value) { deterministic_.store(value, std::memory_order_relaxed); }
   int32_t deterministic() const { return deterministic_.load(std::memory_order_relaxed); }
   const RankInfo& info(uint32_t rank) const { return peers_[rank].info; }
+  const Topology& topology() const { return topology_; }
 
-  // The handle is gone; see above.
+  // Removes the handle and tells the other ranks. Does not wait.
   void destroy();
 
-  // The group of a sub-communicator. `members` are ranks of this one; this rank is number `rank` of them.
+  // The group of a sub-communicator. `members` are ranks of this communicator; the caller is member number `rank`.
   Group sub_group(const std::vector<uint32_t>& members, uint64_t id, uint32_t rank);
 
-  // While an operation runs. A rank that leaves meanwhile has failed: the others may wait for it, or for what it did not do.
+  // Exists while an operation runs. A rank that leaves during an operation counts as failed, because other ranks may wait for its
+  // data.
   class Running {
    public:
     explicit Running(Communicator& communicator) : communicator_(communicator) { ++communicator_.running_; }
@@ -86,37 +77,37 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     Communicator& communicator_;
   };
 
-  // Notes the first failure, and tells the other ranks.
+  // Stores the first failure and tells the other ranks.
   void fail(const Status& status);
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
-  // What fail() was given.
+  // The first failure.
   Status failure() const;
-  // The code of the failure, or HCCL_E_REMOTE if another rank failed.
+  // The code of the first failure, or HCCL_E_REMOTE if another rank failed.
   HcclResult async_error();
 
-  // For exchange.h.
+  // --- for exchange.h ---
 
   Channel& channel(uint32_t peer, Lane lane) { return *peers_[peer].channels[static_cast<size_t>(lane)]; }
   ForeignMemory& memory(uint32_t peer) { return *peers_[peer].memory; }
-  // Direct items written to the peer since the beginning.
+  // Direct items written to the peer since the begin.
   uint64_t& direct_count(uint32_t peer, Lane lane) { return peers_[peer].direct_counts[static_cast<size_t>(lane)]; }
-  // Why nothing more is to be expected from a peer, or ok. Looks at what the peer says, not at its process.
-  Status peer_fate(uint32_t peer);
-  // Whether what peer_fate() said is a failure; else the peer left, and over TCP its last bytes may still be on their way.
+  // Ok while the peer runs; else HCCL_E_REMOTE with the reason that the peer gave. Does not look at the peer's process.
+  Status peer_status(uint32_t peer);
+  // Whether peer_status() is a failure. If not, the peer left, and over TCP its last bytes may still arrive.
   bool peer_has_failed(uint32_t peer);
-  // HCCL_E_REMOTE if another rank failed; one that left may have sent what is waited for.
+  // HCCL_E_REMOTE if another rank failed. A rank that left does not count: it may have sent everything before.
   Status check_peers();
-  // False once a process of this host has ended. Reads a file of /proc.
+  // False once the peer's process on this host has ended. Reads a file of /proc.
   bool peer_is_alive(uint32_t peer) const;
   int control_file(uint32_t peer) const { return peers_[peer].control.file(); }
 
-  // Shared memory with other ranks of the host, or null.
+  // The memory that this rank shares with other ranks of its host, or null.
   Segment* segment() { return segment_.get(); }
   uint32_t segment_rank() const { return peers_[rank()].segment_rank; }
   bool shares_memory(uint32_t peer) const { return peers_[peer].segment_rank != kNone; }
 
-  // Numbers of collectives and of messages, and the locks under which they are counted and run. Order of locks: collectives,
-  // then senders by rank, then receivers by rank.
+  // Sequence numbers, and the locks under which operations get their number and run. Order of locks: collectives, then senders by
+  // rank, then receivers by rank.
   std::mutex& collective_lock() { return collective_lock_; }
   uint64_t next_collective() { return ++collectives_; }
   std::mutex& send_lock(uint32_t peer) { return peers_[peer].send_lock; }
@@ -124,8 +115,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::mutex& receive_lock(uint32_t peer) { return peers_[peer].receive_lock; }
   uint64_t next_receive(uint32_t peer) { return ++peers_[peer].receives; }
 
-  // For a collective in which source and destination are one: the bytes of this rank are kept here. Under collective_lock().
+  // Host memory for one collective, under collective_lock(). A later call invalidates it.
   std::byte* scratch(size_t bytes);
+  // Frees scratch memory that is too large to be kept.
+  void trim_scratch();
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
@@ -137,42 +130,49 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::unique_ptr<Channel> channels[kLanes];
     uint64_t direct_counts[kLanes] = {};
     std::unique_ptr<ForeignMemory> memory;
-    Socket control;  // carries at most one message, about the fate of the peer
+    Socket control;  // without shared memory: carries at most one message, with the final state of the peer
     std::mutex control_lock;
-    Status fate;  // guarded by control_lock, as is the next; of a peer without shared memory
+    Status status;  // guarded by control_lock, as is has_failed; both are for peers without shared memory
     bool has_failed = false;
     std::mutex send_lock;
     std::mutex receive_lock;
     uint64_t sends = 0;     // guarded by send_lock
     uint64_t receives = 0;  // guarded by receive_lock
   };
-  struct Mesh;
 
+  // communicator_setup.cpp
   Status connect();
-  Status share_memory(Rendezvous& meeting);
-  Status open_connections(Mesh& mesh, Deadline deadline);
-  void leave(Fate fate, const std::string& reason);
-  // Because of something that the client did, in words such as "destroyed its communicator".
-  void leave_by_choice(const std::string& how);
+  Status share_memory(Rendezvous& rendezvous);
+  Status open_connections(Listener::Session& session, Deadline deadline);
+  Status connect_to_peer(uint32_t number, Deadline deadline);
+  Status accept_peer(Listener::Session& session, Deadline deadline);
+  Status check_connections() const;
+  void put_connection(uint32_t number, uint32_t lane, Socket socket);
+  void open_shared_channels(bool is_direct);
+
+  void leave(RankState state, const std::string& reason);
+  // Leaves because of a call of the client. `action` is for the message, such as "destroyed its communicator".
+  void leave_by_choice(const std::string& action);
 
   const Group group_;
-  const int pid_;  // a child of fork() leaves nothing
+  const int pid_;  // a child of fork() does not leave the communicator of its parent
   CommunicatorSettings settings_;
   std::atomic<int32_t> deterministic_;
   HcclComm handle_ = nullptr;
-  std::vector<Peer> peers_;  // by rank; the own one has no channels
+  std::vector<Peer> peers_;  // by rank; the own entry has no channels
+  Topology topology_;
   std::unique_ptr<Segment> segment_;
 
   std::mutex collective_lock_;
-  uint64_t collectives_ = 0;  // guarded by collective_lock_, as is:
+  uint64_t collectives_ = 0;  // guarded by collective_lock_, as is scratch_
   std::vector<std::byte> scratch_;
 
   std::atomic<int> running_{0};
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_lock_;
-  Status failure_;  // guarded by failure_lock_, as are:
+  Status failure_;  // guarded by failure_lock_, as are the next two
   bool has_left_ = false;
-  std::map<std::pair<uint64_t, uint32_t>, uint32_t> sub_groups_;  // how often (id, first member) was asked for
+  std::map<std::pair<uint64_t, uint32_t>, uint32_t> sub_groups_;  // uses of each id and first member
 };
 
 }  // namespace softnpu::hccl

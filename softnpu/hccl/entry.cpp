@@ -10,7 +10,7 @@ Status null_argument(const char* name) { return {HCCL_E_PTR, text("argument '", 
 Status resolve(HcclComm handle, std::shared_ptr<Communicator>* communicator) {
   *communicator = Communicator::find(handle);
   if (*communicator != nullptr) return {};
-  return {HCCL_E_PARA, text("argument 'comm' (", handle, ") is no communicator of this process, or it was destroyed")};
+  return {HCCL_E_PARA, text("argument 'comm' (", handle, ") is not a communicator of this process, or it was destroyed")};
 }
 
 HcclResult fail(const char* function, const Status& status) {
@@ -20,7 +20,8 @@ HcclResult fail(const char* function, const Status& status) {
 }
 
 HcclResult refuse(const char* function) {
-  return fail(function, Status(HCCL_E_NOT_SUPPORT, "not supported by the software device; docs/acl.md lists what is"));
+  return fail(function, Status(HCCL_E_NOT_SUPPORT,
+                               "the software device does not support this function; docs/acl.md lists the supported functions"));
 }
 
 }  // namespace softnpu::hccl::entry

@@ -1,5 +1,5 @@
-// What the generated functions of libhccl (hccl_entries.cpp) are made of: checks in front of the behaviour, one conversion of
-// failures behind it.
+// Functions that the generated entry points of libhccl (hccl_entries.cpp) call: checks of arguments, and the conversion of
+// failures.
 #pragma once
 
 #include <exception>
@@ -16,13 +16,13 @@ namespace entry {
 
 Status null_argument(const char* name);
 
-// The communicator behind a handle; HCCL_E_PARA for one that was destroyed, and for anything else.
+// Finds the communicator of a handle; HCCL_E_PARA if it was destroyed or never existed.
 Status resolve(HcclComm handle, std::shared_ptr<Communicator>* communicator);
 
-// Keeps a failure for aclGetRecentErrMsg, writes it to the log and returns its code.
+// Stores a failure for aclGetRecentErrMsg, writes it to the log and returns its code.
 HcclResult fail(const char* function, const Status& status);
 
-// "Not supported": the function exists in HCCL but not in this library.
+// HCCL_E_NOT_SUPPORT for a function that HCCL has and this library does not offer.
 HcclResult refuse(const char* function);
 
 // Runs `body`; no exception passes the C boundary.

@@ -1,4 +1,4 @@
-// Codes of the collective library. Inside, a Status carries an HcclResult in place of an aclError.
+// Codes of the collective library. A Status inside this library has an HcclResult as its code, not an aclError.
 #pragma once
 
 #include "hccl/hccl_types.h"
@@ -6,10 +6,10 @@
 
 namespace softnpu::hccl {
 
-// "HCCL_E_PARA"; "HCCL_E_RESERVED" for a number that is no code.
+// "HCCL_E_PARA"; "HCCL_E_RESERVED" for an unknown code.
 const char* result_name(HcclResult code);
 
-// What HcclGetErrorString answers: one sentence per code.
+// The text of HcclGetErrorString.
 const char* result_text(HcclResult code);
 
 // The code that a stream reports for a task that failed with `code`.

@@ -1,19 +1,28 @@
-// The data movement of one collective: a list of items to and from each other rank, carried out all at once.
+// The data movement of one collective: items to and from other ranks, and reductions of items, all carried out at once.
 //
 //   Exchange exchange(communicator, Lane::kCollective);
-//   exchange.greet(peer, header_for_peer, header_expected);
+//   exchange.send_header(peer, own_header);
+//   exchange.expect_header(peer, expected_header);
 //   exchange.send(peer, data, bytes);
-//   exchange.receive(peer, place, bytes);
+//   size_t arrived = 0;
+//   exchange.receive_pieces(peer, place, bytes, &arrived);
+//   exchange.send_pieces(other, place, bytes, &arrived);   // forwards the data while it arrives
 //   SOFTNPU_RETURN_IF_ERROR(exchange.run());
 //
-// Items between two ranks are carried out in the order in which they were added, and both ranks add the same ones. Items of
-// different ranks do not wait for each other. run() spins briefly while nothing moves and then sleeps; it ends early when the
-// communicator or a rank that it waits for failed, left or died, or when nothing moved for the execution timeout.
+// Data and counters belong to the caller and must live until run() returns.
 //
-// Between ranks that share memory, an item of at least kDirectBytes is direct where the device memory has a file: the writer
-// sends its place, the reader takes the bytes from there, and run() returns after the reader is done.
+// Items between two ranks are carried out in the order in which they were added; both ranks must add the same items. Items of
+// different ranks do not wait for each other. Reductions are carried out in the order in which they were added.
+//
+// run() spins briefly while nothing moves, then sleeps. It fails if the communicator failed, if a rank that it waits for failed,
+// left or died, or if nothing moves for the execution timeout.
+//
+// Between ranks that share memory, an item of at least kDirectBytes in device memory is direct: the writer sends its place, the
+// reader reads it there, and the writer's run() returns after the reader has finished.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -24,32 +33,48 @@
 
 namespace softnpu::hccl {
 
+// One operand of a reduction: data of this rank, or, if `own` is null, the next item from `rank`.
+struct Term {
+  uint32_t rank = 0;
+  size_t element_bytes = 0;
+  const std::byte* own = nullptr;
+};
+
+// destination = term 0 op term 1 op ..., element by element.
+struct Reduction {
+  ReduceFunction function = nullptr;
+  std::byte* destination = nullptr;  // may be the data of a term
+  size_t element_bytes = 0;          // of the destination
+  size_t elements = 0;
+  std::vector<Term> terms;
+  size_t* ready = nullptr;  // if given, counts the bytes of the destination that are final
+};
+
 class Exchange {
  public:
   static constexpr size_t kDirectBytes = size_t{32} << 10;
+  static constexpr size_t kPieceBytes = size_t{256} << 10;
 
   Exchange(Communicator& communicator, Lane lane);
 
-  // The header that the peer gets, and the one that it must send.
-  void greet(uint32_t peer, const Header& own, const Header& expected);
-  // For one direction only, with messages.
-  void greet_receiver(uint32_t peer, const Header& own);
-  void greet_sender(uint32_t peer, const Header& expected);
+  // Headers are the first items between two ranks.
+  void send_header(uint32_t peer, const Header& own);
+  void expect_header(uint32_t peer, const Header& expected);
 
-  // `ready`, if given, says how many bytes may be sent yet; it grows while run() is at work.
+  // `ready` counts the bytes that may be sent already; null: all of them.
   void send(uint32_t peer, const std::byte* data, size_t bytes, const size_t* ready = nullptr);
   void receive(uint32_t peer, std::byte* data, size_t bytes);
-
-  // Combines `bytes` of every rank, in the order of ranks, at `destination`; the own part is at `own`. At most once in an
-  // exchange; afterwards every other rank's next item here is its part.
-  void reduce(ReduceFunction function, size_t element_bytes, std::byte* destination, const std::byte* own, size_t bytes);
-  // How many bytes are combined.
-  const size_t* reduced() const { return &reduction_.done; }
+  // The same with one item for each kPieceBytes, so that the receiver can use or forward the data while it arrives. `arrived`
+  // (may be null) counts the bytes that have arrived, from 0 on.
+  void send_pieces(uint32_t peer, const std::byte* data, size_t bytes, const size_t* ready);
+  void receive_pieces(uint32_t peer, std::byte* data, size_t bytes, size_t* arrived = nullptr);
+  // Adds an incoming item for each term of another rank.
+  void reduce(Reduction reduction);
 
   Status run();
 
  private:
-  // What a direct item consists of.
+  // Sent in place of the bytes of an item that may be direct. Without is_direct the bytes follow.
   struct Descriptor {
     uint32_t is_direct = 0;
     int32_t file = -1;
@@ -64,24 +89,34 @@ class Exchange {
     const std::byte* data = nullptr;
     size_t bytes = 0;
     const size_t* ready = nullptr;
+    size_t begin = 0;  // where the item begins in the data that `ready` counts
     bool may_be_direct = false;
     size_t done = 0;
     size_t described = 0;  // bytes of the descriptor that are written
     Descriptor descriptor;
+
+    size_t ready_bytes() const { return ready == nullptr ? bytes : std::min(bytes, *ready - std::min(*ready, begin)); }
   };
 
-  enum class Kind { kHeader, kCopy, kReduce };
+  enum class Kind { kHeader, kCopy, kTerm };
   struct Incoming {
     Kind kind = Kind::kCopy;
     std::byte* data = nullptr;
     size_t bytes = 0;
+    size_t* arrived = nullptr;
     bool may_be_direct = false;
     size_t done = 0;
-    size_t described = 0;
+    size_t described = 0;  // bytes of the descriptor that are read
     Descriptor descriptor;
-    const std::byte* source = nullptr;  // of a direct item
-    Header header;                      // of a header: what arrived, and
+    const std::byte* source = nullptr;  // of a direct item: the peer's memory
+    Header header;                      // of a header: the one that arrived
     Header expected;
+
+    bool is_described() const { return !may_be_direct || described == sizeof(Descriptor); }
+    void advance(size_t count) {
+      done += count;
+      if (arrived != nullptr) *arrived += count;
+    }
   };
 
   struct Peer {
@@ -90,46 +125,56 @@ class Exchange {
     size_t next_outgoing = 0;
     std::vector<Incoming> incoming;
     size_t next_incoming = 0;
+
+    bool has_incoming() const { return next_incoming < incoming.size(); }
+    bool has_outgoing() const { return next_outgoing < outgoing.size(); }
   };
 
-  struct Reduction {
-    ReduceFunction function = nullptr;
-    size_t element_bytes = 1;
-    std::byte* destination = nullptr;
-    const std::byte* own = nullptr;
-    size_t bytes = 0;
-    size_t done = 0;
+  struct ActiveReduction : Reduction {
+    size_t done = 0;         // elements
+    size_t granularity = 1;  // pieces are multiples of so many elements, so that all terms stay aligned
   };
 
-  // One round over all items; `moved` becomes true if anything happened, and so does has_moved_.
+  // The peer with its channel.
+  Peer& open(uint32_t number);
+  void add_outgoing(uint32_t number, const std::byte* data, size_t bytes, const size_t* ready, size_t begin);
+  void add_incoming(uint32_t number, Kind kind, std::byte* data, size_t bytes, size_t* arrived);
+  // Carries out whatever is possible now. `moved` becomes true, and so does has_moved_, if that was anything.
   Status step(bool* moved);
   void step_outgoing(uint32_t number, Peer& peer, bool* moved);
   Status step_incoming(uint32_t number, Peer& peer, bool* moved);
-  Status step_reduction(bool* moved);
+  void step_reductions(bool* moved);
+  // How many elements of the reduction can be combined now; sources_ then points to them.
+  size_t available_elements(const ActiveReduction& reduction);
+  void consume_terms(const ActiveReduction& reduction, size_t elements);
   void describe(Outgoing& item) const;
   // True once the descriptor of the item was read and, if it is direct, its source is known.
   Result<bool> read_descriptor(uint32_t number, Peer& peer, Incoming& item, bool* moved);
   bool is_over(uint32_t number) const;
   bool is_over() const;
   bool is_acknowledged(uint32_t number) const;
-  // Whether something must still come from the peer, or be taken by it; false also where all that it sends has arrived already,
-  // but the parts of other ranks have not.
+  // Whether the peer must still send or read something. False if everything from it has arrived and waits only for other ranks.
   bool needs(uint32_t number);
 
-  // Nothing moved: looks why, and sleeps until something may.
+  static constexpr auto kProcessCheck =
+      std::chrono::milliseconds(500);  // the longest sleep; then the processes of peers are checked
+
+  // Nothing moved: returns the reason if there is one, else sleeps until something may move.
   Status wait(Deadline timeout);
-  Status find_problem(bool asks_system);
+  Status find_problem(bool checks_processes);
   Status timed_out() const;
   Status sleep(Deadline until);
 
   Communicator& communicator_;
   const Lane lane_;
-  std::vector<Peer> peers_;  // by rank; ranks without items have no channel
-  Reduction reduction_;
+  std::vector<Peer> peers_;  // by rank; a rank without items has no channel
+  std::vector<ActiveReduction> reductions_;
+  size_t next_reduction_ = 0;
   Op op_ = Op::kCount;
   bool has_moved_ = false;
-  std::vector<const void*> sources_;
-  Deadline next_look_;  // at processes of peers
+  std::vector<const void*> sources_;  // of the current reduction
+  uint32_t lacking_ = 0;              // the rank whose data the current reduction waits for
+  Deadline next_process_check_;
 };
 
 }  // namespace softnpu::hccl

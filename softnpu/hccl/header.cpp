@@ -23,7 +23,8 @@ std::string Header::to_text() const {
 
 Status check_header(const Header& received, const Header& expected, uint32_t peer, uint32_t own) {
   if (received.magic != Header::kMagic || received.op >= Op::kCount) {
-    return {HCCL_E_TCP_TRANSFER, text("what rank ", peer, " sent to rank ", own, " is damaged: no header where one must be")};
+    return {HCCL_E_TCP_TRANSFER,
+            text("a message of rank ", peer, " to rank ", own, " is damaged: it does not start with a header")};
   }
   const char* what = nullptr;
   if (received.op != expected.op) {
@@ -40,8 +41,8 @@ Status check_header(const Header& received, const Header& expected, uint32_t pee
     what = "count";
   }
   if (what == nullptr) return {};
-  return {HCCL_E_PARA, text("the ranks do different things, their ", what, " differs: rank ", peer, " calls ", received.to_text(),
-                            ", rank ", own, " calls ", expected.to_text())};
+  return {HCCL_E_PARA, text("the ranks call different operations, the ", what, " differs: rank ", peer, " calls ",
+                            received.to_text(), ", rank ", own, " calls ", expected.to_text())};
 }
 
 }  // namespace softnpu::hccl

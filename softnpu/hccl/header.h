@@ -1,4 +1,4 @@
-// What a rank says in front of its part of a collective or of a message, so that ranks that do different things notice it.
+// The header that a rank sends before its data. A rank that calls another operation is found by comparing headers.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +33,12 @@ const char* function_name(Op op);
 struct Header {
   uint32_t magic = kMagic;
   Op op = Op::kBarrier;
-  HcclDataType type = HCCL_DATA_TYPE_RESERVED;  // RESERVED where the operation has none, as:
+  HcclDataType type = HCCL_DATA_TYPE_RESERVED;  // RESERVED if the operation has no data type
   HcclReduceOp reduce_op = HCCL_REDUCE_RESERVED;
   uint32_t root = kNoRoot;
   uint32_t unused = 0;
   uint64_t sequence = 0;
-  uint64_t count = 0;  // elements that the writer has for the reader
+  uint64_t count = 0;  // elements that the sender has for the receiver
 
   static constexpr uint32_t kMagic = 0x6863636c;
   static constexpr uint32_t kNoRoot = ~uint32_t{0};
@@ -47,7 +47,7 @@ struct Header {
   std::string to_text() const;
 };
 
-// Compares what `peer` sent with what rank `own` expects, which is its own header with the count that it expects.
+// Compares the header of `peer` with the one that rank `own` expects. HCCL_E_PARA names the first field that differs.
 Status check_header(const Header& received, const Header& expected, uint32_t peer, uint32_t own);
 
 }  // namespace softnpu::hccl

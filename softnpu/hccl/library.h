@@ -1,11 +1,11 @@
-// What libhccl needs of libascendcl beyond the C ABI.
+// The private interface of libascendcl that libhccl uses.
 #pragma once
 
 #include "runtime/driver.h"
 
 namespace softnpu::hccl {
 
-// The private driver of softnpu's libascendcl; null where another libascendcl, or another version, was loaded.
+// The private driver of softnpu's libascendcl; null if another libascendcl, or another version of it, is loaded.
 const SoftnpuDriver* driver();
 
 }  // namespace softnpu::hccl

@@ -10,15 +10,7 @@
 namespace softnpu::hccl {
 namespace {
 
-Status carry_out(const Operation& operation) {
-  Communicator& communicator = *operation.communicator;
-  const Communicator::Running running(communicator);
-  if (communicator.has_failed()) return communicator.failure();
-  SOFTNPU_RETURN_IF_ERROR(communicator.check_peers());
-  if (!operation.messages.empty() || operation.op == Op::kBatch) return exchange_messages(communicator, operation);
-  const std::lock_guard lock(communicator.collective_lock());
-  if (communicator.has_failed()) return communicator.failure();
-  const uint64_t sequence = communicator.next_collective();
+Status run_collective(Communicator& communicator, const Operation& operation, uint64_t sequence) {
   switch (operation.op) {
     case Op::kAllReduce:
       return all_reduce(communicator, operation, sequence);
@@ -43,13 +35,26 @@ Status carry_out(const Operation& operation) {
   }
 }
 
+Status run_operation(const Operation& operation) {
+  Communicator& communicator = *operation.communicator;
+  const Communicator::Running running(communicator);
+  if (communicator.has_failed()) return communicator.failure();
+  SOFTNPU_RETURN_IF_ERROR(communicator.check_peers());
+  if (!operation.messages.empty() || operation.op == Op::kBatch) return exchange_messages(communicator, operation);
+  const std::lock_guard lock(communicator.collective_lock());
+  if (communicator.has_failed()) return communicator.failure();
+  Status status = run_collective(communicator, operation, communicator.next_collective());
+  communicator.trim_scratch();
+  return status;
+}
+
 Operation& operation_of(const void* payload) { return **static_cast<Operation* const*>(payload); }
 
 aclError run_task(void* payload, char* message) {
   const Operation& operation = operation_of(payload);
   Status status;
   try {
-    status = carry_out(operation);
+    status = run_operation(operation);
   } catch (const std::exception& error) {
     status = {HCCL_E_INTERNAL, error.what()};
   }

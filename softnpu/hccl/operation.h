@@ -1,4 +1,4 @@
-// A call of a collective, as a task of a stream.
+// A call of a collective or message function, as a task of a stream.
 #pragma once
 
 #include <memory>
@@ -9,17 +9,17 @@
 
 namespace softnpu::hccl {
 
-// Counts and offsets are in elements and by rank. Addresses are those that kernels use.
+// Counts and offsets are in elements. Pointers are kernel addresses (runtime/driver.h).
 struct Operation {
   Op op = Op::kBarrier;
   std::shared_ptr<Communicator> communicator;
   const std::byte* send = nullptr;
   std::byte* receive = nullptr;
-  uint64_t count = 0;  // of the argument of that name; of the own part where there are several
+  uint64_t count = 0;  // of the whole, or of this rank's part in reduce-scatter, all-gather, scatter and all-to-all
   HcclDataType type = HCCL_DATA_TYPE_RESERVED;
   HcclReduceOp reduce_op = HCCL_REDUCE_RESERVED;
   uint32_t root = Header::kNoRoot;
-  std::vector<uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;  // where ranks differ
+  std::vector<uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;  // by rank; only where ranks differ
 
   struct Message {
     bool is_send = false;
@@ -35,10 +35,10 @@ struct Operation {
     size_t bytes = 0;
     bool is_written = false;
   };
-  std::vector<Range> ranges;  // what it touches
+  std::vector<Range> ranges;  // the memory that it accesses
 
   size_t element() const { return element_size(type); }
-  // A header without count.
+  // The header without its count.
   Header header(uint64_t sequence) const {
     Header header;
     header.op = op;

@@ -1,34 +1,28 @@
 #include "hccl/rank_table.h"
 
-#include <arpa/inet.h>
-
-#include <charconv>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <sstream>
 
+#include "hccl/net/socket.h"
 #include "runtime/base/json.h"
+#include "runtime/base/parse.h"
 
 namespace softnpu::hccl {
 namespace {
 
+constexpr uint32_t kMostRanks = 1 << 20;
+
 std::optional<uint32_t> number_of(const Json* value) {
   if (value == nullptr) return std::nullopt;
-  if (const std::optional<int64_t> number = value->integer(); number && *number >= 0 && *number < 1 << 20) {
+  if (const std::optional<int64_t> number = value->integer(); number && *number >= 0 && *number < kMostRanks) {
     return static_cast<uint32_t>(*number);
   }
-  const std::string* const digits = value->string();
   uint32_t number = 0;
-  if (digits == nullptr) return std::nullopt;
-  const auto [end, error] = std::from_chars(digits->data(), digits->data() + digits->size(), number);
-  if (error != std::errc() || end != digits->data() + digits->size() || number >= 1 << 20) return std::nullopt;
+  const std::string* const digits = value->string();
+  if (digits == nullptr || !parse_number<uint32_t>(*digits, 0, kMostRanks - 1, number)) return std::nullopt;
   return number;
-}
-
-bool is_address(const std::string& host) {
-  in6_addr unused;
-  return inet_pton(AF_INET, host.c_str(), &unused) == 1 || inet_pton(AF_INET6, host.c_str(), &unused) == 1;
 }
 
 }  // namespace
@@ -44,20 +38,20 @@ Result<RankTable> RankTable::read(const std::string& path) {
   Result<Json> parsed = Json::parse(content.str());
   if (!parsed.ok()) return wrong(parsed.take_status().message());
   const Json* const servers = parsed.value().find("server_list");
-  if (servers == nullptr || servers->array() == nullptr) return wrong("there is no list server_list");
+  if (servers == nullptr || servers->array() == nullptr) return wrong("it has no list 'server_list'");
   std::map<uint32_t, std::string> hosts;
   for (const Json& server : *servers->array()) {
     const Json* host = server.find("host_ip");
     if (host == nullptr) host = server.find("server_id");
-    if (host == nullptr || host->string() == nullptr) return wrong("a server has neither host_ip nor server_id");
+    if (host == nullptr || host->string() == nullptr) return wrong("a server has neither 'host_ip' nor 'server_id'");
     if (!is_address(*host->string())) {
-      return wrong(text("host not found: '", *host->string(), "' is no IPv4 or IPv6 address; add host_ip to the server"));
+      return wrong(text("host not found: '", *host->string(), "' is not an IPv4 or IPv6 address; add 'host_ip' to the server"));
     }
     const Json* const devices = server.find("device");
-    if (devices == nullptr || devices->array() == nullptr) return wrong("a server has no list device");
+    if (devices == nullptr || devices->array() == nullptr) return wrong("a server has no list 'device'");
     for (const Json& device : *devices->array()) {
       const std::optional<uint32_t> rank = number_of(device.find("rank_id"));
-      if (!rank) return wrong("a device has no number rank_id");
+      if (!rank) return wrong("a device has no number 'rank_id'");
       if (!hosts.emplace(*rank, *host->string()).second) return wrong(text("rank ", *rank, " occurs twice"));
     }
   }

@@ -14,16 +14,16 @@ namespace baseline {
 
 #if defined(__x86_64__)
 namespace avx2 {
-ReduceFunction find(HcclDataType type, HcclReduceOp op);
+ReduceFunction find(HcclDataType type, HcclReduceOp op, Partial partial);
 }
 #endif
 
-ReduceFunction find_reduce(HcclDataType type, HcclReduceOp op) {
+ReduceFunction find_reduce(HcclDataType type, HcclReduceOp op, Partial partial) {
 #if defined(__x86_64__)
   static const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
-  if (has_avx2) return avx2::find(type, op);
+  if (has_avx2) return avx2::find(type, op, partial);
 #endif
-  return baseline::find(type, op);
+  return baseline::find(type, op, partial);
 }
 
 size_t element_size(HcclDataType type) {
@@ -53,6 +53,11 @@ size_t element_size(HcclDataType type) {
     default:
       return 0;
   }
+}
+
+size_t partial_size(HcclDataType type) {
+  const bool is_small_float = type == HCCL_DATA_TYPE_FP16 || type == HCCL_DATA_TYPE_BFP16;
+  return is_small_float ? sizeof(float) : element_size(type);
 }
 
 const char* type_name(HcclDataType type) {

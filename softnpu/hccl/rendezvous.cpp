@@ -1,10 +1,7 @@
 #include "hccl/rendezvous.h"
 
-#include <poll.h>
-
-#include <condition_variable>
+#include <algorithm>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <thread>
@@ -17,9 +14,11 @@ namespace {
 constexpr size_t kMostRanks = 4096;
 constexpr size_t kMostContent = 4096;  // of one rank
 constexpr size_t kMostAnswer = kMostRanks * (kMostContent + 8);
-constexpr auto kGrace = std::chrono::seconds(5);  // a client waits that much longer than the server, to be told why
+constexpr auto kGrace = std::chrono::seconds(5);  // a client waits longer than the server by this, so that it gets the reason
+constexpr auto kRetryPause = std::chrono::milliseconds(20);
+constexpr size_t kMostListed = 16;  // ranks in a message
 
-// An answer is a code and then, for 0, the content of each rank behind its length; else a sentence.
+// An answer is a code. If it is 0, the length and the content of each rank follow; else a sentence.
 std::string failure_answer(const Status& status) {
   const auto code = static_cast<uint32_t>(status.code());
   return std::string(reinterpret_cast<const char*>(&code), sizeof code) + status.message();
@@ -35,7 +34,7 @@ std::string success_answer(const std::vector<std::string>& contents) {
 }
 
 Result<std::vector<std::string>> read_answer(const std::string& answer) {
-  const Status broken(HCCL_E_TCP_TRANSFER, "the answer of the root is damaged");
+  const Status broken(HCCL_E_TCP_TRANSFER, "the answer of the rendezvous server is damaged");
   uint32_t code = 0;
   if (answer.size() < sizeof code) return broken.copy();
   std::memcpy(&code, answer.data(), sizeof code);
@@ -54,10 +53,10 @@ Result<std::vector<std::string>> read_answer(const std::string& answer) {
 }
 
 Status read_rank_info(const std::string& content, RankInfo* info) {
-  if (content.size() != sizeof *info) return {HCCL_E_TCP_TRANSFER, "a rank of another version of this library came"};
+  if (content.size() != sizeof *info) return {HCCL_E_TCP_TRANSFER, "a rank uses another version of this library"};
   std::memcpy(info, content.data(), sizeof *info);
   if (info->version != RankInfo().version || info->world == 0 || info->world > kMostRanks || info->rank >= info->world) {
-    return {HCCL_E_TCP_TRANSFER, "what a rank says about itself makes no sense"};
+    return {HCCL_E_TCP_TRANSFER, "the description of a rank is damaged"};
   }
   for (char* text_field : {&info->machine[sizeof info->machine - 1], &info->host[sizeof info->host - 1],
                            &info->node[sizeof info->node - 1], &info->address[sizeof info->address - 1]}) {
@@ -68,59 +67,46 @@ Status read_rank_info(const std::string& content, RankInfo* info) {
 
 std::string list_of(const std::vector<uint32_t>& ranks) {
   std::string list;
-  for (size_t index = 0; index < ranks.size() && index < 16; ++index) list += text(index > 0 ? ", " : "", ranks[index]);
-  return ranks.size() > 16 ? text(list, " and ", ranks.size() - 16, " more") : list;
+  for (size_t index = 0; index < std::min(ranks.size(), kMostListed); ++index) list += text(index > 0 ? ", " : "", ranks[index]);
+  return ranks.size() > kMostListed ? text(list, " and ", ranks.size() - kMostListed, " more") : list;
 }
 
-// The connections that the listener hands over.
-struct Arrivals {
-  std::mutex mutex;
-  std::condition_variable arrived;
-  std::deque<Socket> sockets;
-
-  // Empty at the deadline.
-  Socket next(Deadline deadline) {
-    std::unique_lock lock(mutex);
-    const auto is_there = [&] { return !sockets.empty(); };
-    if (deadline.is_never()) {
-      arrived.wait(lock, is_there);
-    } else if (!arrived.wait_until(lock, deadline.at(), is_there)) {
-      return {};
-    }
-    Socket socket = std::move(sockets.front());
-    sockets.pop_front();
-    return socket;
-  }
-};
-
-// One meeting, on its own thread.
-class Meeting {
+// Serves the ranks of one communicator, on its own thread.
+class Server {
  public:
-  explicit Meeting(std::shared_ptr<Arrivals> arrivals) : arrivals_(std::move(arrivals)) {}
+  Server(const RendezvousPoint& point, const std::vector<std::string>& allowed_hosts)
+      : session_(std::make_unique<Listener::Session>(point.id, point.secret, allowed_hosts)) {}
 
   void run() {
-    Status status = gather();
-    for (int round = 0; status.ok() && round < kExchanges; ++round) status = relay();
+    Status status = collect_ranks();
+    for (int round = 0; status.ok() && round < Rendezvous::kExchanges; ++round) status = relay();
     if (!status.ok()) refuse(status);
   }
 
  private:
-  Status gather() {
+  struct Member {
+    RankInfo info;
+    Socket socket;
+  };
+
+  Status collect_ranks() {
     while (members_.empty() || members_.size() < members_.begin()->second.info.world) {
-      Socket socket = arrivals_->next(deadline_);
-      if (!socket.is_open()) return missing();
+      Socket socket = session_->next(deadline_);
+      if (!socket.is_open()) return missing_ranks();
       if (deadline_.is_never()) deadline_ = Deadline::after(std::chrono::seconds(options().connect_timeout));
       std::string content;
       Status status = socket.receive_frame(&content, kMostContent, deadline_);
       RankInfo info;
       if (status.ok()) status = read_rank_info(content, &info);
-      if (!status.ok()) continue;  // it closes, and its rank is missing
+      if (!status.ok()) continue;  // the connection closes; the rank counts as missing
       status = check(info);
-      extras_.push_back(std::move(socket));
-      if (!status.ok()) return status;
-      members_[info.rank] = {info, std::move(extras_.back())};
-      extras_.pop_back();
+      if (!status.ok()) {
+        refused_.push_back(std::move(socket));
+        return status;
+      }
+      members_[info.rank] = {info, std::move(socket)};
     }
+    session_.reset();  // before the answer: a rank that gets it may destroy the communicator and use the root info again
     std::vector<std::string> contents;
     for (const auto& [rank, member] : members_) {
       contents.emplace_back(reinterpret_cast<const char*>(&member.info), sizeof member.info);
@@ -128,46 +114,45 @@ class Meeting {
     return answer(success_answer(contents));
   }
 
-  Status missing() const {
-    std::vector<uint32_t> absent;
+  Status missing_ranks() const {
+    std::vector<uint32_t> missing;
     const uint32_t world = members_.empty() ? 0 : members_.begin()->second.info.world;
     for (uint32_t rank = 0; rank < world; ++rank) {
-      if (!members_.contains(rank)) absent.push_back(rank);
+      if (!members_.contains(rank)) missing.push_back(rank);
     }
-    return {HCCL_E_TIMEOUT, text(absent.size() == 1 ? "rank " : "ranks ", list_of(absent), " of ", world, " did not come within ",
-                                 options().connect_timeout, " s (HCCL_CONNECT_TIMEOUT)")};
+    return {HCCL_E_TIMEOUT, text(missing.size() == 1 ? "rank " : "ranks ", list_of(missing), " of ", world,
+                                 " did not connect within ", options().connect_timeout, " s (HCCL_CONNECT_TIMEOUT)")};
   }
 
   Status check(const RankInfo& info) const {
     for (const auto& [rank, member] : members_) {
       const RankInfo& other = member.info;
       if (other.world != info.world) {
-        return {HCCL_E_PARA, text("the ranks do not agree how many they are: ", other.to_text(), " says ", other.world, ", ",
-                                  info.to_text(), " says ", info.world)};
+        return {HCCL_E_PARA, text("the ranks have different numbers of ranks: ", other.to_text(), " has ", other.world, ", ",
+                                  info.to_text(), " has ", info.world)};
       }
       if (other.rank == info.rank) {
-        return {HCCL_E_PARA, text("two processes want to be rank ", info.rank, ": ", other.to_text(), " and ", info.to_text())};
+        return {HCCL_E_PARA, text("two processes have rank ", info.rank, ": ", other.to_text(), " and ", info.to_text())};
       }
       if (other.device == info.device && std::strcmp(other.machine, info.machine) == 0) {
-        return {HCCL_E_PARA, text("two ranks use one device: ", other.to_text(), " and ", info.to_text())};
+        return {HCCL_E_PARA, text("two ranks use one device: ", other.to_text(), " and ", info.to_text(),
+                                  "; call aclrtSetDevice with another device in each process")};
       }
       if (other.members != info.members) {
-        return {HCCL_E_PARA, text("the ranks do not agree who is a member: ", other.to_text(), " and ", info.to_text(),
-                                  " have different lists of ranks")};
+        return {HCCL_E_PARA,
+                text("the ranks have different lists of members: ", other.to_text(), " and ", info.to_text(), " differ")};
       }
     }
     return {};
   }
 
-  // Collects a frame from each rank and gives all to all.
+  // Receives a frame from each rank and sends all frames to all ranks.
   Status relay() {
     std::vector<std::string> contents;
     for (const auto& [rank, member] : members_) {
       std::string content;
       const Status status = member.socket.receive_frame(&content, kMostContent, deadline_);
-      if (!status.ok()) {
-        return {HCCL_E_REMOTE, text(member.info.to_text(), " gave up while the communicator was set up: ", status.message())};
-      }
+      if (!status.ok()) return member_failure(member.info, status);
       contents.push_back(std::move(content));
     }
     return answer(success_answer(contents));
@@ -176,85 +161,73 @@ class Meeting {
   Status answer(const std::string& content) {
     for (const auto& [rank, member] : members_) {
       const Status status = member.socket.send_frame(content, deadline_);
-      if (!status.ok()) {
-        return {HCCL_E_REMOTE, text(member.info.to_text(), " gave up while the communicator was set up: ", status.message())};
-      }
+      if (!status.ok()) return member_failure(member.info, status);
     }
     return {};
   }
 
-  // Tells everybody who is there, and who still comes in time.
+  static Status member_failure(const RankInfo& info, const Status& status) {
+    return {HCCL_E_REMOTE, text(info.to_text(), " failed while the communicator was set up: ", status.message())};
+  }
+
+  // Sends the reason to all ranks that are connected, and to ranks that connect before the deadline.
   void refuse(const Status& status) {
     const std::string answer = failure_answer(status);
-    const Deadline brief = Deadline::after(kGrace);
-    for (const auto& [rank, member] : members_) (void)member.socket.send_frame(answer, brief);
-    for (const Socket& socket : extras_) (void)socket.send_frame(answer, brief);
-    while (true) {
-      const Socket late = arrivals_->next(deadline_);
+    for (const auto& [rank, member] : members_) (void)member.socket.send_frame(answer, Deadline::after(kGrace));
+    for (const Socket& socket : refused_) (void)socket.send_frame(answer, Deadline::after(kGrace));
+    while (session_ != nullptr) {
+      const Socket late = session_->next(deadline_);
       if (!late.is_open()) return;
       (void)late.send_frame(answer, Deadline::after(kGrace));
     }
   }
 
-  struct Member {
-    RankInfo info;
-    Socket socket;
-  };
-
-  std::shared_ptr<Arrivals> arrivals_;
-  Deadline deadline_ = Deadline::never();
+  std::unique_ptr<Listener::Session> session_;  // null once all ranks are connected
+  Deadline deadline_ = Deadline::never();       // starts with the first rank
   std::map<uint32_t, Member> members_;
-  std::vector<Socket> extras_;
+  std::vector<Socket> refused_;
 };
 
 }  // namespace
 
-std::string RankInfo::to_text() const { return text("rank ", rank, " (process ", pid, " on ", node, ", device ", device, ")"); }
-
-void RendezvousServer::start(const MeetingPoint& point, std::vector<std::string> allowed_hosts) {
-  auto arrivals = std::make_shared<Arrivals>();
-  const auto accept = [arrivals](Socket socket) {
-    const std::lock_guard lock(arrivals->mutex);
-    arrivals->sockets.push_back(std::move(socket));
-    arrivals->arrived.notify_one();
-  };
-  Listener::instance().add({point.id, point.secret, accept, std::move(allowed_hosts)});
-  std::thread([arrivals, id = point.id] {
-    Meeting(arrivals).run();
-    Listener::instance().remove(id);
-  }).detach();
+void RendezvousServer::start(const RendezvousPoint& point, const std::vector<std::string>& allowed_hosts) {
+  auto server = std::make_unique<Server>(point, allowed_hosts);  // ranks may connect as soon as this function returns
+  std::thread([server = std::move(server)] { server->run(); }).detach();
 }
 
-Result<Rendezvous> Rendezvous::join(const MeetingPoint& point, const RankInfo& own, Deadline deadline, bool is_patient) {
-  Rendezvous meeting;
+Result<Rendezvous> Rendezvous::join(const RendezvousPoint& point, const RankInfo& own, Deadline deadline, bool retries) {
+  Rendezvous rendezvous;
   while (true) {
     Result<Socket> socket = join_session(point.endpoint, point.id, point.secret, deadline);
     if (socket.ok()) {
-      meeting.socket_ = std::move(socket.value());
+      rendezvous.socket_ = std::move(socket.value());
       break;
     }
     const Status status = socket.take_status();
-    const bool may_come = status.code() == HCCL_E_AGAIN || status.code() == HCCL_E_TCP_CONNECT;
-    if (!is_patient || !may_come || deadline.passed()) {
+    const bool may_start_later = status.code() == HCCL_E_AGAIN || status.code() == HCCL_E_TCP_CONNECT;
+    if (!retries || !may_start_later || deadline.passed()) {
       return Status(status.code() == HCCL_E_AGAIN ? HCCL_E_TCP_CONNECT : status.code(), status.message());
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(kRetryPause);
   }
-  meeting.deadline_ = deadline.is_never() ? deadline : Deadline::after(deadline.at() - Deadline::Clock::now() + kGrace);
-  Result<std::vector<std::string>> contents = meeting.exchange(std::string(reinterpret_cast<const char*>(&own), sizeof own));
+  rendezvous.deadline_ = deadline.is_never() ? deadline : Deadline::after(deadline.at() - Deadline::Clock::now() + kGrace);
+  Result<std::vector<std::string>> contents = rendezvous.exchange(std::string(reinterpret_cast<const char*>(&own), sizeof own));
   if (!contents.ok()) return contents.take_status();
   for (const std::string& content : contents.value()) {
-    SOFTNPU_RETURN_IF_ERROR(read_rank_info(content, &meeting.ranks_.emplace_back()));
+    SOFTNPU_RETURN_IF_ERROR(read_rank_info(content, &rendezvous.ranks_.emplace_back()));
   }
-  if (meeting.ranks_.size() != own.world) return Status(HCCL_E_TCP_TRANSFER, "the answer of the root is damaged");
-  return meeting;
+  if (rendezvous.ranks_.size() != own.world) return Status(HCCL_E_TCP_TRANSFER, "the answer of the rendezvous server is damaged");
+  return rendezvous;
 }
 
 Result<std::vector<std::string>> Rendezvous::exchange(const std::string& content) {
   SOFTNPU_RETURN_IF_ERROR(socket_.send_frame(content, deadline_));
   std::string answer;
   SOFTNPU_RETURN_IF_ERROR(socket_.receive_frame(&answer, kMostAnswer, deadline_));
-  return read_answer(answer);
+  Result<std::vector<std::string>> contents = read_answer(answer);
+  const bool is_complete = !contents.ok() || ranks_.empty() || contents.value().size() == ranks_.size();
+  if (!is_complete) return Status(HCCL_E_TCP_TRANSFER, "the answer of the rendezvous server is damaged");
+  return contents;
 }
 
 }  // namespace softnpu::hccl

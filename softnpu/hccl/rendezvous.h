@@ -1,64 +1,46 @@
-// How the ranks of a new communicator find each other: all connect to one server, which tells each of them about all.
+// How the ranks of a new communicator exchange data before they are connected: all ranks connect to one server.
 //
-//   RendezvousServer::start(point, {});                                         // in the process of the root
-//   Result<Rendezvous> meeting = Rendezvous::join(point, own, deadline, ...);   // in each rank
-//   Result<std::vector<std::string>> all = meeting.value().exchange("...");     // what every rank gave, in the order of ranks
+//   RendezvousServer::start(point, {});                                          // in one process
+//   Result<Rendezvous> rendezvous = Rendezvous::join(point, own, deadline, ...);  // in each rank
+//   Result<std::vector<std::string>> all = rendezvous.value().exchange("...");    // the texts of all ranks, by rank
 //
-// The first exchange is that of RankInfo, which the server checks: other world sizes, two ranks of one number, two ranks on one
-// device, and ranks that do not come in time are errors that every rank gets, with the numbers of the ranks.
+// The first exchange is that of RankInfo. The server checks it: different world sizes, two ranks with one number, two ranks on
+// one device, and ranks that do not connect in time are errors. Every rank gets the same error, which names the ranks.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "hccl/rank_info.h"
 #include "hccl/root_info.h"
 
 namespace softnpu::hccl {
 
-// What a rank tells the others. Fixed size: sent as it is.
-struct RankInfo {
-  uint32_t version = 1;
-  uint32_t rank = 0;
-  uint32_t world = 0;
-  int32_t device = 0;  // as the host counts
-  int32_t pid = 0;
-  uint64_t start_time = 0;  // of the process, see other_process.h
-  char machine[40] = {};    // ranks with the same text share devices
-  char host[40] = {};       // ranks with the same text share memory
-  char node[64] = {};       // name of the host, for messages
-  char address[46] = {};    // where the rank listens
-  uint16_t port = 0;
-  Digest members{};  // hash of the list of members of a sub-communicator
-
-  Endpoint endpoint() const { return {address, port}; }
-  // "rank 1 (process 123 on node7, device 0)"
-  std::string to_text() const;
-};
-
 class RendezvousServer {
  public:
-  // Starts a thread that serves this one meeting. Once the first rank is there the others have HCCL_CONNECT_TIMEOUT.
-  static void start(const MeetingPoint& point, std::vector<std::string> allowed_hosts);
+  // Starts a thread that serves the ranks of one communicator. All ranks must connect within HCCL_CONNECT_TIMEOUT after the
+  // first.
+  static void start(const RendezvousPoint& point, const std::vector<std::string>& allowed_hosts);
 };
 
 class Rendezvous {
  public:
   Rendezvous() = default;
-  // With `is_patient`, a server that is not there yet is tried again until the deadline.
-  static Result<Rendezvous> join(const MeetingPoint& point, const RankInfo& own, Deadline deadline, bool is_patient);
+  // With `retries`, a server that does not exist yet is tried again until the deadline.
+  static Result<Rendezvous> join(const RendezvousPoint& point, const RankInfo& own, Deadline deadline, bool retries);
 
+  // By rank.
   const std::vector<RankInfo>& ranks() const { return ranks_; }
 
-  // What all ranks gave, by rank.
+  // Sends `content` and returns the contents of all ranks, by rank. Every rank calls it kExchanges times.
   Result<std::vector<std::string>> exchange(const std::string& content);
+
+  static constexpr int kExchanges = 2;
 
  private:
   Socket socket_;
   Deadline deadline_;
   std::vector<RankInfo> ranks_;
 };
-
-// How many exchanges follow that of RankInfo.
-constexpr int kExchanges = 2;
 
 }  // namespace softnpu::hccl

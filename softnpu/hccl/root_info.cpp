@@ -13,7 +13,7 @@ struct Layout {
   char host[46];
   SessionId id;
   Digest secret;
-  Digest check;  // of what stands before it
+  Digest check;  // of the bytes before it
 };
 static_assert(sizeof(Layout) <= sizeof(HcclRootInfo));
 
@@ -21,7 +21,7 @@ Digest check_of(const Layout& layout) { return sha256({reinterpret_cast<const ch
 
 }  // namespace
 
-void write_root_info(const MeetingPoint& point, HcclRootInfo* info) {
+void write_root_info(const RendezvousPoint& point, HcclRootInfo* info) {
   Layout layout{};
   layout.magic = kMagic;
   layout.port = point.endpoint.port;
@@ -33,15 +33,17 @@ void write_root_info(const MeetingPoint& point, HcclRootInfo* info) {
   std::memcpy(info, &layout, sizeof layout);
 }
 
-Result<MeetingPoint> read_root_info(const HcclRootInfo& info) {
+Result<RendezvousPoint> read_root_info(const HcclRootInfo& info) {
   Layout layout;
   std::memcpy(&layout, &info, sizeof layout);
   if (layout.magic != kMagic || !equal(layout.check, check_of(layout))) {
-    return Status(HCCL_E_PARA,
-                  "argument 'rootInfo' is not what HcclGetRootInfo of this library writes, or it was damaged on its way");
+    return Status(
+        HCCL_E_PARA,
+        "argument 'rootInfo' was not written by HcclGetRootInfo of this library, or it was damaged; pass all bytes of the "
+        "root info of rank 0 to every rank");
   }
   layout.host[sizeof layout.host - 1] = '\0';
-  return MeetingPoint{{layout.host, layout.port}, layout.id, layout.secret};
+  return RendezvousPoint{{layout.host, layout.port}, layout.id, layout.secret};
 }
 
 }  // namespace softnpu::hccl

@@ -1,4 +1,4 @@
-// All-to-all in its three forms; the caller turned their counts into lists by rank.
+// All-to-all in its three forms. The API functions convert their counts to lists by rank.
 #include <cstring>
 
 #include "hccl/collectives/collectives.h"
@@ -12,7 +12,7 @@ void copy_own(std::byte* to, const std::byte* from, size_t bytes) {
 Status all_to_all(Communicator& communicator, const Operation& operation, uint64_t sequence) {
   const size_t element = operation.element();
   Exchange exchange(communicator, Lane::kCollective);
-  greet_all(
+  exchange_headers(
       exchange, communicator, operation.header(sequence), [&](uint32_t peer) { return operation.send_counts[peer]; },
       [&](uint32_t peer) { return operation.receive_counts[peer]; });
   for (uint32_t peer = 0; peer < communicator.size(); ++peer) {

@@ -1,7 +1,9 @@
-// The collectives: each function adds items to an exchange and runs it, on the thread of the stream.
+// The collectives. Each function adds items to an exchange and runs it, on the thread of the stream.
 //
-// In every collective each rank greets every other one, also where no data goes between them: so a rank that does something else
-// is noticed by all ranks, and a collective ends on no rank before it began on all.
+// In every collective each rank exchanges a header with every other rank, even if no data goes between them. So all ranks notice
+// a rank that calls another operation, and a collective ends on no rank before it has started on all ranks.
+//
+// Reductions combine the ranks in the order Topology::order(), whatever the algorithm. So the result does not depend on the size.
 #pragma once
 
 #include "hccl/operation.h"
@@ -18,25 +20,36 @@ Status all_to_all(Communicator& communicator, const Operation& operation, uint64
 Status barrier(Communicator& communicator, const Operation& operation, uint64_t sequence);
 Status exchange_messages(Communicator& communicator, const Operation& operation);
 
-// Greets every other rank. `counts_to` and `counts_from` give the elements that go to a rank and come from it.
+// From this size on, data that goes between hosts takes the way that has the least traffic there. Below it, the way with the
+// fewest steps is taken.
+constexpr size_t kHierarchicalBytes = size_t{256} << 10;
+
+// Exchanges headers with every other rank. `count_to` and `count_from` return the elements that go to a rank and come from it.
 template <typename CountTo, typename CountFrom>
-void greet_all(Exchange& exchange, Communicator& communicator, const Header& header, CountTo count_to, CountFrom count_from) {
+void exchange_headers(Exchange& exchange, Communicator& communicator, const Header& header, CountTo count_to,
+                      CountFrom count_from) {
   for (uint32_t peer = 0; peer < communicator.size(); ++peer) {
     if (peer == communicator.rank()) continue;
     Header own = header, expected = header;
     own.count = count_to(peer);
     expected.count = count_from(peer);
-    exchange.greet(peer, own, expected);
+    exchange.send_header(peer, own);
+    exchange.expect_header(peer, expected);
   }
 }
 
-// The same count for all.
-inline void greet_all(Exchange& exchange, Communicator& communicator, const Header& header, uint64_t count) {
+// With the same count for all ranks.
+inline void exchange_headers(Exchange& exchange, Communicator& communicator, const Header& header, uint64_t count) {
   const auto same = [=](uint32_t) { return count; };
-  greet_all(exchange, communicator, header, same, same);
+  exchange_headers(exchange, communicator, header, same, same);
 }
 
-// Copies the own part of a rank, unless it is in its place.
+// Adds the reduction of `elements` of every rank to `destination`. The data of this rank is at `own`; the next item from every
+// other rank is its data.
+void reduce_all(Exchange& exchange, Communicator& communicator, const Operation& operation, const std::byte* own, size_t elements,
+                std::byte* destination, size_t* ready = nullptr);
+
+// Copies the part that a rank sends to itself, unless it is in its place already.
 void copy_own(std::byte* to, const std::byte* from, size_t bytes);
 
 }  // namespace softnpu::hccl

@@ -1,5 +1,5 @@
-// Messages between two ranks, one or several at once. They have a lane of their own and do not wait for collectives. Messages of
-// a rank to itself are copies.
+// Messages between two ranks, one or several at once. They have their own lane and do not wait for collectives. A message of a
+// rank to itself is a copy.
 #include <mutex>
 #include <set>
 
@@ -10,7 +10,7 @@ namespace {
 
 using Locks = std::vector<std::unique_lock<std::mutex>>;
 
-// In the order that communicator.h gives.
+// Locks in the order that communicator.h requires.
 Locks lock_peers(Communicator& communicator, const Operation& operation) {
   std::set<uint32_t> receivers, senders;
   for (const Operation::Message& message : operation.messages) {
@@ -22,7 +22,7 @@ Locks lock_peers(Communicator& communicator, const Operation& operation) {
   return locks;
 }
 
-// The n-th message to itself is what the n-th message from itself gets; HcclBatchSendRecv has checked that they fit.
+// The n-th message to this rank itself goes to the n-th receive from itself. HcclBatchSendRecv has checked that they match.
 void copy_to_itself(Communicator& communicator, const Operation& operation) {
   size_t next = 0;
   const auto is_own = [&](const Operation::Message& message) { return message.peer == communicator.rank(); };
@@ -48,11 +48,11 @@ Status exchange_messages(Communicator& communicator, const Operation& operation)
     const size_t bytes = message.count * element_size(message.type);
     if (message.is_send) {
       header.sequence = communicator.next_send(message.peer);
-      exchange.greet_receiver(message.peer, header);
+      exchange.send_header(message.peer, header);
       exchange.send(message.peer, message.data, bytes);
     } else {
       header.sequence = communicator.next_receive(message.peer);
-      exchange.greet_sender(message.peer, header);
+      exchange.expect_header(message.peer, header);
       exchange.receive(message.peer, message.data, bytes);
     }
   }

@@ -1,8 +1,7 @@
-/* Adds numbers of two devices: two processes, one rank each.
+/* All-reduce of two processes with one device each.
  *
- * The program starts itself a second time. One process asks for the root info, which says where the ranks meet, and hands it to
- * the other; how is its own business, here it is a pipe. Then both make their communicator, put an all-reduce on a stream between
- * two copies, and wait once, at the end.
+ * The program forks. The parent gets the root info, which contains the address of the communicator, and sends it to the child
+ * through a pipe. Both processes create the communicator, put an all-reduce between two copies on a stream, and wait at the end.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -26,7 +25,7 @@ static void check(int code, const char* call) {
 static void run_rank(uint32_t rank, const HcclRootInfo* root_info) {
   CHECK(aclrtSetDevice((int32_t)rank)); /* each rank has a device of its own */
   HcclComm comm = NULL;
-  CHECK(HcclCommInitRootInfo(kRanks, root_info, rank, &comm)); /* returns when all ranks are there */
+  CHECK(HcclCommInitRootInfo(kRanks, root_info, rank, &comm)); /* returns when all ranks are connected */
 
   const size_t bytes = kCount * sizeof(float);
   float* host = NULL;
@@ -40,14 +39,14 @@ static void run_rank(uint32_t rank, const HcclRootInfo* root_info) {
   CHECK(aclrtMemcpyAsync(device, bytes, host, bytes, ACL_MEMCPY_HOST_TO_DEVICE, stream));
   CHECK(HcclAllReduce(device, device, kCount, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, stream));
   CHECK(aclrtMemcpyAsync(host, bytes, device, bytes, ACL_MEMCPY_DEVICE_TO_HOST, stream));
-  CHECK(aclrtSynchronizeStream(stream)); /* a failure of the all-reduce would be returned here */
+  CHECK(aclrtSynchronizeStream(stream)); /* returns the error of a failed all-reduce */
 
   for (int i = 0; i < kCount; ++i) {
     if (host[i] == 3.0F * (float)(i % 1000)) continue;
     fprintf(stderr, "rank %u: element %d is %g\n", rank, i, host[i]);
     exit(EXIT_FAILURE);
   }
-  printf("rank %u: the sum of %d elements is right\n", rank, kCount);
+  printf("rank %u: the sum of %d elements is correct\n", rank, kCount);
 
   CHECK(HcclCommDestroy(comm));
   CHECK(aclrtDestroyStream(stream));
@@ -60,7 +59,7 @@ static void run_rank(uint32_t rank, const HcclRootInfo* root_info) {
 int main(void) {
   int ends[2];
   if (pipe(ends) != 0) return EXIT_FAILURE;
-  const pid_t child = fork(); /* before the first device call: a child of a process that used a device cannot use it */
+  const pid_t child = fork(); /* before the first device call, because a child cannot use the devices of its parent */
   HcclRootInfo root_info;
   CHECK(aclInit(NULL));
   if (child == 0) {

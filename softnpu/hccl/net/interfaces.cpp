@@ -9,20 +9,19 @@
 #include <tuple>
 
 #include "hccl/options.h"
+#include "runtime/base/parse.h"
 
 namespace softnpu::hccl {
 namespace {
 
-// The names of "a,b", "=a,b", "^a" and "^=a".
+// `names` is a list such as "a,b", "=a,b", "^a" or "^=a".
 bool is_selected(const std::string& interface, std::string_view names) {
   if (names.empty()) return true;
   const bool excludes = names.starts_with('^');
   if (excludes) names.remove_prefix(1);
   const bool is_exact = names.starts_with('=');
   if (is_exact) names.remove_prefix(1);
-  while (!names.empty()) {
-    const std::string_view name = names.substr(0, names.find(','));
-    names.remove_prefix(std::min(names.size(), name.size() + 1));
+  for (const std::string_view name : split(names)) {
     if (is_exact ? interface == name : interface.starts_with(name)) return !excludes;
   }
   return excludes;
@@ -59,7 +58,7 @@ std::vector<Interface> list_interfaces() {
 std::string choose_interface(std::vector<Interface> interfaces, const std::string& names, bool prefer_ipv6) {
   std::erase_if(interfaces, [&](const Interface& interface) { return !is_selected(interface.name, names); });
   const auto rank = [&](const Interface& interface) {
-    return std::tuple(interface.is_ipv6 != prefer_ipv6, preference(interface), interface.name);
+    return std::tuple(preference(interface), interface.is_ipv6 != prefer_ipv6, interface.name);
   };
   const auto best = std::min_element(interfaces.begin(), interfaces.end(),
                                      [&](const Interface& a, const Interface& b) { return rank(a) < rank(b); });
@@ -68,14 +67,11 @@ std::string choose_interface(std::vector<Interface> interfaces, const std::strin
 
 Result<std::string> own_address() {
   const Options& settings = options();
-  const std::vector<Interface> interfaces = list_interfaces();
-  if (settings.interface_address.empty()) {
-    const std::string chosen = choose_interface(interfaces, settings.interface_names, settings.prefer_ipv6);
-    if (!chosen.empty()) return chosen;
-    if (settings.interface_names.empty()) return std::string("127.0.0.1");
-    return Status(HCCL_E_NOT_FOUND, text("HCCL_SOCKET_IFNAME '", settings.interface_names, "' names no interface that is up"));
-  }
-  return settings.interface_address;
+  if (!settings.interface_address.empty()) return settings.interface_address;
+  const std::string chosen = choose_interface(list_interfaces(), settings.interface_names, settings.prefer_ipv6);
+  if (!chosen.empty()) return chosen;
+  if (settings.interface_names.empty()) return std::string("127.0.0.1");
+  return Status(HCCL_E_NOT_FOUND, text("HCCL_SOCKET_IFNAME '", settings.interface_names, "' selects no interface that is up"));
 }
 
 }  // namespace softnpu::hccl

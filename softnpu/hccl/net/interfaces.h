@@ -1,4 +1,4 @@
-// Which address of this host other ranks connect to.
+// The address of this host that other ranks connect to.
 #pragma once
 
 #include <string>
@@ -15,14 +15,15 @@ struct Interface {
   bool is_loopback = false;
 };
 
-// The interfaces of the host that are up. Link-local IPv6 addresses are left out: they mean nothing on another host.
+// The interfaces that are up, one entry per address. Link-local IPv6 addresses are left out: another host cannot use them.
 std::vector<Interface> list_interfaces();
 
-// The best one: ordinary interfaces by name, then those of docker, then the loopback. `names` as HCCL_SOCKET_IFNAME. Empty if
-// none fits.
+// The address of the best interface, or an empty text. Order: interfaces that are neither docker's nor the loopback, then
+// docker's, then the loopback; within these, addresses of the preferred family first; then by name. `names` is as in
+// HCCL_SOCKET_IFNAME.
 std::string choose_interface(std::vector<Interface> interfaces, const std::string& names, bool prefer_ipv6);
 
-// HCCL_IF_IP, or what choose_interface() says, or 127.0.0.1.
+// HCCL_IF_IP if it is set, else the result of choose_interface(). HCCL_E_NOT_FOUND if HCCL_SOCKET_IFNAME selects no interface.
 Result<std::string> own_address();
 
 }  // namespace softnpu::hccl

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <list>
 #include <sstream>
 #include <thread>
 
@@ -21,8 +20,9 @@ namespace softnpu::hccl {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'H', 'C', 'C', 'L', 's', 'o', 'f', '1'};
-constexpr auto kPatience = std::chrono::seconds(10);
-constexpr size_t kMostPending = 1024;
+constexpr auto kHandshakeTimeout = std::chrono::seconds(10);
+constexpr size_t kMostPending = 256;  // handshakes at once; a further connection ends the oldest one
+constexpr auto kPauseWithoutFiles = std::chrono::milliseconds(10);  // accept() has no file left and would fail at once again
 
 using Nonce = std::array<uint8_t, 32>;
 
@@ -42,6 +42,10 @@ Digest proof_of(const Digest& secret, std::string_view role, const SessionId& id
   return hmac_sha256(secret, message);
 }
 
+bool contains(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
 }  // namespace
 
 SessionId derive_id(const Digest& secret, std::string_view purpose) {
@@ -55,9 +59,9 @@ Digest derive_secret(const Digest& secret, std::string_view purpose) {
   return hmac_sha256(secret, std::string("secret ").append(purpose));
 }
 
-// A connection that has not proved anything yet.
+// A connection during its handshake.
 struct Listener::Pending {
-  explicit Pending(Socket accepted) : socket(std::move(accepted)), deadline(Deadline::after(kPatience)) {
+  explicit Pending(Socket accepted) : socket(std::move(accepted)), deadline(Deadline::after(kHandshakeTimeout)) {
     fill_random(nonce.data(), nonce.size());
   }
 
@@ -86,10 +90,16 @@ Status Listener::read_whitelist() {
   }
   const Json* const hosts = parsed.value().find("host_ip");
   if (hosts == nullptr || hosts->array() == nullptr) {
-    return {HCCL_E_PARA, text("HCCL_WHITELIST_FILE '", settings.whitelist_file, "' has no list host_ip")};
+    return {HCCL_E_PARA, text("HCCL_WHITELIST_FILE '", settings.whitelist_file,
+                              "' has no list 'host_ip'; allowed: {\"host_ip\": [\"ADDRESS\", ...]}")};
   }
   for (const Json& host : *hosts->array()) {
-    if (host.string() != nullptr) whitelist_.push_back(*host.string());
+    const std::string address = host.string() == nullptr ? "" : canonical_address(*host.string());
+    if (address.empty()) {
+      return {HCCL_E_PARA, text("HCCL_WHITELIST_FILE '", settings.whitelist_file, "': host_ip has an item that is not an address",
+                                host.string() == nullptr ? "" : text(": '", *host.string(), "'"))};
+    }
+    whitelist_.push_back(address);
   }
   has_whitelist_ = true;
   return {};
@@ -99,7 +109,7 @@ Status Listener::start() {
   if (is_running_) return {};
   SOFTNPU_RETURN_IF_ERROR(read_whitelist());
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake_ < 0) return system_failure("an eventfd cannot be made");
+  if (wake_ < 0) return system_failure("eventfd() failed");
   std::thread([this] { serve(); }).detach();
   is_running_ = true;
   return {};
@@ -128,7 +138,7 @@ Result<Endpoint> Listener::endpoint() {
       return endpoint_;
     }
   }
-  return Status(HCCL_E_NETWORK, text(status.message(), "; check HCCL_IF_IP and HCCL_HOST_SOCKET_PORT_RANGE"));
+  return Status(HCCL_E_NETWORK, text(status.message(), "; check HCCL_IF_IP, HCCL_HOST_SOCKET_PORT_RANGE and HCCL_IF_BASE_PORT"));
 }
 
 Status Listener::listen_also(Endpoint endpoint) {
@@ -144,19 +154,24 @@ Status Listener::listen_also(Endpoint endpoint) {
   return {};
 }
 
-void Listener::add(Session session) {
-  const std::lock_guard lock(mutex_);
-  const SessionId id = session.id;
-  sessions_[id] = std::make_shared<Session>(std::move(session));
+Listener::Session::Session(const SessionId& id, const Digest& secret, const std::vector<std::string>& allowed_hosts)
+    : entry_(std::make_shared<Entry>()) {
+  entry_->id = id;
+  entry_->secret = secret;
+  for (const std::string& host : allowed_hosts) entry_->allowed_hosts.push_back(canonical_address(host));
+  Listener& listener = instance();
+  const std::lock_guard lock(listener.mutex_);
+  listener.sessions_[id] = entry_;
 }
 
-void Listener::remove(const SessionId& id) {
-  const std::lock_guard lock(mutex_);
-  sessions_.erase(id);
+Listener::Session::~Session() {
+  Listener& listener = instance();
+  const std::lock_guard lock(listener.mutex_);
+  listener.sessions_.erase(entry_->id);
 }
 
 void Listener::serve() {
-  std::list<Pending> pending;
+  std::vector<Pending> pending;
   std::vector<std::shared_ptr<Socket>> ports;
   std::vector<pollfd> entries;
   while (true) {
@@ -172,22 +187,26 @@ void Listener::serve() {
     eventfd_t ignored;
     eventfd_read(wake_, &ignored);
     for (auto connection = pending.begin(); connection != pending.end();) {
-      const bool is_over = advance(*connection) || connection->deadline.passed();
-      connection = is_over ? pending.erase(connection) : std::next(connection);
+      const bool has_ended = advance(*connection) || connection->deadline.passed();
+      connection = has_ended ? pending.erase(connection) : std::next(connection);
     }
-    for (const auto& port : ports) {
-      while (pending.size() < kMostPending) {
-        Socket socket(accept4(port->file(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (!socket.is_open()) break;
-        const std::string host = peer_host(socket);
-        const bool is_allowed = !has_whitelist_ || std::find(whitelist_.begin(), whitelist_.end(), host) != whitelist_.end();
-        if (!is_allowed) continue;
-        pending.emplace_back(std::move(socket));
-        const Pending& added = pending.back();
-        const ssize_t sent = send(added.socket.file(), added.nonce.data(), added.nonce.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent != ssize_t(added.nonce.size())) pending.pop_back();
-      }
+    for (const auto& port : ports) accept_all(*port, pending);
+  }
+}
+
+void Listener::accept_all(const Socket& port, std::vector<Pending>& pending) {
+  while (true) {
+    Socket socket(accept4(port.file(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.is_open()) {
+      if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(kPauseWithoutFiles);
+      return;
     }
+    if (has_whitelist_ && !contains(whitelist_, peer_host(socket))) continue;
+    Pending added(std::move(socket));
+    const ssize_t sent = send(added.socket.file(), added.nonce.data(), added.nonce.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent != ssize_t(added.nonce.size())) continue;
+    if (pending.size() == kMostPending) pending.erase(pending.begin());
+    pending.push_back(std::move(added));
   }
 }
 
@@ -200,7 +219,7 @@ bool Listener::advance(Pending& pending) {
   Hello hello;
   std::memcpy(&hello, pending.received.data(), sizeof hello);
   if (hello.magic != kMagic) return true;
-  std::shared_ptr<Session> session;
+  std::shared_ptr<Session::Entry> session;
   {
     const std::lock_guard lock(mutex_);
     const auto found = sessions_.find(hello.id);
@@ -208,13 +227,12 @@ bool Listener::advance(Pending& pending) {
   }
   if (session == nullptr) return true;
   if (!equal(hello.proof, proof_of(session->secret, "client", hello.id, pending.nonce, hello.nonce))) return true;
-  const std::vector<std::string>& allowed = session->allowed_hosts;
-  if (!allowed.empty() && std::find(allowed.begin(), allowed.end(), peer_host(pending.socket)) == allowed.end()) return true;
+  if (!session->allowed_hosts.empty() && !contains(session->allowed_hosts, peer_host(pending.socket))) return true;
   const Digest answer = proof_of(session->secret, "server", hello.id, pending.nonce, hello.nonce);
   const ssize_t sent = send(pending.socket.file(), answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent != ssize_t(answer.size())) return true;
   prepare(pending.socket);
-  session->accept(std::move(pending.socket));
+  session->arrivals.push(std::move(pending.socket));
   return true;
 }
 
@@ -226,7 +244,7 @@ Result<Socket> join_session(const Endpoint& endpoint, const SessionId& id, const
     const bool is_closed = status.code() == HCCL_E_TCP_TRANSFER;
     return Status(is_closed ? HCCL_E_AGAIN : status.code(),
                   text("the process at ", endpoint.to_text(), " did not accept this rank: ", status.message(),
-                       "; the root info must be from a live process, and the host on its whitelist"));
+                       "; check that the root info is new and that the whitelist of that process allows this host"));
   };
   Nonce nonce;
   if (const Status status = socket.receive_all(nonce.data(), nonce.size(), deadline); !status.ok()) return explain(status);
@@ -238,7 +256,8 @@ Result<Socket> join_session(const Endpoint& endpoint, const SessionId& id, const
   Digest answer;
   if (const Status status = socket.receive_all(answer.data(), answer.size(), deadline); !status.ok()) return explain(status);
   if (!equal(answer, proof_of(secret, "server", id, nonce, hello.nonce))) {
-    return Status(HCCL_E_NETWORK, text("what listens at ", endpoint.to_text(), " does not know the secret of this communicator"));
+    return Status(HCCL_E_NETWORK, text("the process at ", endpoint.to_text(),
+                                       " does not know the secret of this communicator; another program may use the port"));
   }
   return socket;
 }

@@ -97,6 +97,16 @@ bool equal(const Digest& a, const Digest& b) {
   return difference == 0;
 }
 
+std::string short_hex(const Digest& digest) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (size_t index = 0; index < 16; ++index) {
+    hex += kDigits[digest[index] >> 4];
+    hex += kDigits[digest[index] & 15];
+  }
+  return hex;
+}
+
 void fill_random(void* data, size_t bytes) {
   auto* next = static_cast<uint8_t*>(data);
   while (bytes > 0) {

@@ -1,10 +1,11 @@
-// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104), for the proof that ranks give each other.
+// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104), with which ranks prove to each other that they know a secret.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace softnpu::hccl {
@@ -28,12 +29,15 @@ class Sha256 {
 Digest sha256(std::string_view data);
 Digest hmac_sha256(const Digest& key, std::string_view message);
 
-// Takes the same time wherever the digests differ.
+// Takes the same time for all digests, so that it tells an attacker nothing.
 bool equal(const Digest& a, const Digest& b);
 
 inline std::string_view bytes_of(const Digest& digest) { return {reinterpret_cast<const char*>(digest.data()), digest.size()}; }
 
-// From the operating system.
+// The first 16 bytes of a digest as 32 hexadecimal digits.
+std::string short_hex(const Digest& digest);
+
+// Random bytes of the operating system.
 void fill_random(void* data, size_t bytes);
 
 }  // namespace softnpu::hccl

@@ -35,7 +35,17 @@ bool to_socket_address(const Endpoint& endpoint, SocketAddress* out) {
   return true;
 }
 
-// Milliseconds for poll(), at most a second so that a long wait is cut.
+std::string to_text(const SocketAddress& address) {
+  char host[INET6_ADDRSTRLEN] = "";
+  const bool is_v4 = address.storage.ss_family == AF_INET;
+  const void* const number = is_v4
+                                 ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr)
+                                 : static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr);
+  inet_ntop(address.storage.ss_family, number, host, sizeof host);
+  return host;
+}
+
+// Milliseconds for poll(), at most a second.
 int poll_time(Deadline deadline) {
   if (deadline.is_never()) return 1000;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.at() - Deadline::Clock::now()).count();
@@ -48,13 +58,18 @@ Status wait_for(int file, short events, Deadline deadline) {
     const int ready = poll(&entry, 1, poll_time(deadline));
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) return system_failure("waiting for a socket failed");
-    if (deadline.passed()) return {HCCL_E_TIMEOUT, "the other side of a connection does not answer in time"};
+    if (deadline.passed()) return {HCCL_E_TIMEOUT, "the other side of a connection did not answer in time"};
   }
 }
 
 bool must_wait() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
 }  // namespace
+
+std::string canonical_address(const std::string& text) {
+  SocketAddress address;
+  return to_socket_address({text, 0}, &address) ? to_text(address) : "";
+}
 
 std::string Endpoint::to_text() const {
   return host.find(':') == std::string::npos ? text(host, ":", port) : text("[", host, "]:", port);
@@ -115,13 +130,16 @@ Status Socket::receive_frame(std::string* content, size_t most, Deadline deadlin
 Result<Socket> connect_to(const Endpoint& endpoint, Deadline deadline) {
   SocketAddress address;
   if (!to_socket_address(endpoint, &address)) {
-    return Status(HCCL_E_PARA, text("host not found: '", endpoint.host, "' is no IPv4 or IPv6 address"));
+    return Status(HCCL_E_PARA, text("host not found: '", endpoint.host, "' is not an IPv4 or IPv6 address"));
   }
   Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.is_open()) return system_failure("a socket cannot be made", HCCL_E_NETWORK);
+  if (!socket.is_open()) return system_failure("socket() failed", HCCL_E_NETWORK);
   const auto failure = [&](const char* reason) {
-    return Status(HCCL_E_TCP_CONNECT, text("connect() to ", endpoint.to_text(), " failed: ", reason,
-                                           "; check that rank's host and process, HCCL_IF_IP, and the firewall for that port"));
+    return Status(
+        HCCL_E_TCP_CONNECT,
+        text("connect() to ", endpoint.to_text(), " failed: ", reason,
+             "; check that the rank's process runs, that its HCCL_IF_IP can be reached, and that no firewall blocks the "
+             "port"));
   };
   if (::connect(socket.file(), reinterpret_cast<sockaddr*>(&address.storage), address.length) != 0) {
     if (errno != EINPROGRESS) return failure(std::strerror(errno));
@@ -139,10 +157,10 @@ Result<Socket> connect_to(const Endpoint& endpoint, Deadline deadline) {
 Result<Socket> listen_at(Endpoint* endpoint) {
   SocketAddress address;
   if (!to_socket_address(*endpoint, &address)) {
-    return Status(HCCL_E_PARA, text("host not found: '", endpoint->host, "' is no IPv4 or IPv6 address"));
+    return Status(HCCL_E_PARA, text("host not found: '", endpoint->host, "' is not an IPv4 or IPv6 address"));
   }
   Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.is_open()) return system_failure("a socket cannot be made", HCCL_E_NETWORK);
+  if (!socket.is_open()) return system_failure("socket() failed", HCCL_E_NETWORK);
   const int on = 1;
   setsockopt(socket.file(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   auto* const plain = reinterpret_cast<sockaddr*>(&address.storage);
@@ -159,14 +177,8 @@ Result<Socket> listen_at(Endpoint* endpoint) {
 std::string peer_host(const Socket& socket) {
   SocketAddress address;
   address.length = sizeof address.storage;
-  auto* const plain = reinterpret_cast<sockaddr*>(&address.storage);
-  if (getpeername(socket.file(), plain, &address.length) != 0) return "";
-  char host[INET6_ADDRSTRLEN] = "";
-  const bool is_v4 = address.storage.ss_family == AF_INET;
-  const void* const number = is_v4 ? static_cast<const void*>(&reinterpret_cast<sockaddr_in*>(plain)->sin_addr)
-                                   : static_cast<const void*>(&reinterpret_cast<sockaddr_in6*>(plain)->sin6_addr);
-  inet_ntop(address.storage.ss_family, number, host, sizeof host);
-  return host;
+  if (getpeername(socket.file(), reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0) return "";
+  return to_text(address);
 }
 
 void prepare(const Socket& socket) {

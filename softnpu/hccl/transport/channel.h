@@ -1,8 +1,9 @@
-// A stream of bytes to one other rank and one back, in one lane.
+// A stream of bytes to one other rank and one back, in one lane. Another transport (RDMA, UCX, libfabric) is a class of this
+// interface.
 //
-// Nothing here blocks: a call moves what it can and says how much that was. Reading and writing are two sides that two threads
-// may use at once; each side is for one thread at a time. What is written is a row of items whose sizes both ranks know;
-// end_write() and end_read() mark their ends, so that every item begins aligned.
+// Calls never block: they move as many bytes as possible and return the number. One thread may write while another thread reads;
+// each direction is for one thread at a time. A stream is a sequence of items whose sizes both ranks know. end_write() and
+// end_read() mark the end of an item, so that every item starts aligned.
 #pragma once
 
 #include <cstddef>
@@ -20,34 +21,35 @@ class Channel {
  public:
   virtual ~Channel() = default;
 
-  // Takes bytes from the front of [data, data + bytes) and returns how many.
+  // Writes bytes from the front of [data, data + bytes); returns their number.
   virtual size_t write(const std::byte* data, size_t bytes) = 0;
   virtual void end_write() = 0;
 
-  // Bytes that have arrived, in one piece and aligned to 16 if the item's begin is; as many as are there, at most `most`.
+  // Bytes that have arrived, contiguous, at most `most`. Aligned to 16 bytes if only multiples of 16 bytes of the item were
+  // consumed.
   virtual std::span<const std::byte> peek(size_t most) = 0;
-  // Drops bytes that peek() showed.
+  // Drops bytes that peek() returned.
   virtual void consume(size_t bytes) = 0;
-  // peek, copy and consume in one.
+  // Copies bytes that have arrived and drops them; returns their number.
   virtual size_t read(std::byte* data, size_t bytes) = 0;
   virtual void end_read() = 0;
 
-  // Lets the other rank notice what was written or consumed since the last call.
+  // Wakes the other rank if bytes were written or consumed since the last call.
   virtual void flush_writes() = 0;
   virtual void flush_reads() = 0;
 
-  // Whether items with these sizes, the next ones to be read, have arrived completely.
+  // Whether the next items, which have these sizes, have arrived completely.
   virtual bool holds(std::span<const size_t> items) = 0;
 
   // Empty while the connection works.
   virtual std::string problem() const = 0;
-  // What poll() can wait for; -1 for shared memory.
+  // The file for poll(); -1 for shared memory.
   virtual int file() const { return -1; }
 
-  // Direct items: the writer only says where the bytes are, and the reader acknowledges when it has used them.
+  // Direct items: the writer sends the place of the bytes, and the reader acknowledges after it has read them there.
   virtual bool is_direct() const { return false; }
   virtual void acknowledge() {}
-  // Acknowledged by the other rank since the beginning.
+  // The number of direct items that the other rank has acknowledged.
   virtual uint64_t acknowledged() const { return 0; }
 };
 

@@ -32,8 +32,8 @@ Result<const std::byte*> ForeignMemory::find(const MemoryPlace& place, size_t by
   }
   const int file = open(text("/proc/", pid_, "/fd/", place.file).c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) {
-    return system_failure(
-        text("the device memory of process ", pid_, " cannot be opened; SOFTNPU_HCCL_TRANSPORT=staged does without it"));
+    return system_failure(text("the device memory of process ", pid_,
+                               " cannot be opened; set SOFTNPU_HCCL_TRANSPORT=staged to copy through shared memory instead"));
   }
   struct stat about {};
   const bool is_right = fstat(file, &about) == 0 && about.st_ino == place.inode && is_within(static_cast<size_t>(about.st_size));
@@ -42,7 +42,7 @@ Result<const std::byte*> ForeignMemory::find(const MemoryPlace& place, size_t by
     base = mmap(nullptr, static_cast<size_t>(about.st_size), PROT_READ, MAP_SHARED | MAP_NORESERVE, file, 0);
   }
   close(file);
-  if (!is_right) return Status(HCCL_E_MEMORY, text("process ", pid_, " names a place that is not its device memory"));
+  if (!is_right) return Status(HCCL_E_MEMORY, text("process ", pid_, " sent a place that is not in its device memory"));
   if (base == MAP_FAILED) return system_failure(text("the device memory of process ", pid_, " cannot be mapped"), HCCL_E_MEMORY);
   madvise(base, static_cast<size_t>(about.st_size), MADV_DONTFORK);
   mappings_.push_back({place.file, place.inode, static_cast<std::byte*>(base), static_cast<size_t>(about.st_size)});

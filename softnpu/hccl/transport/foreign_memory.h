@@ -1,4 +1,4 @@
-// Device memory of another process of this host, read where it lies.
+// Device memory of another process of this host, read in place.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 
 namespace softnpu::hccl {
 
-// Where a range of device memory lies, in terms that another process understands.
+// The place of a range of device memory, in terms that another process can use.
 struct MemoryPlace {
-  int32_t file = -1;  // of the process that says so
+  int32_t file = -1;  // file descriptor of the owner
   uint64_t inode = 0;
   uint64_t offset = 0;
 };
 
-// False where the memory at this device address has no such place.
+// False if the memory at this device address is not backed by a file.
 bool find_place(const void* pointer, size_t bytes, MemoryPlace* place);
 
-// The files of one process. Each is mapped whole, for reading, when it is first asked for: the pages are those that the other
-// process uses, so that this takes addresses and no memory. Thread-safe.
+// The files of one process. Each file is mapped as a whole, read only, when it is first used. The mapping uses the pages of the
+// owner, so it takes address space but no memory. Thread-safe.
 class ForeignMemory {
  public:
   explicit ForeignMemory(int pid) : pid_(pid) {}

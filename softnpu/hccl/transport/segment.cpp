@@ -33,10 +33,10 @@ struct Segment::Head {
 };
 
 struct Segment::Rank {
-  alignas(64) std::atomic<uint32_t> bell;
+  alignas(64) std::atomic<uint32_t> wakes;
   std::atomic<uint32_t> sleepers;
-  std::atomic<uint32_t> fate;
-  std::atomic<uint32_t> is_decided;
+  std::atomic<uint32_t> state;
+  std::atomic<uint32_t> is_final;
   char reason[kReasonBytes];
 };
 
@@ -46,10 +46,10 @@ Result<std::unique_ptr<Segment>> Segment::create(uint32_t ranks, uint64_t token,
   segment->ranks_ = ranks;
   segment->ring_bytes_ = std::clamp(std::bit_floor(std::max<size_t>(most_bytes / rings, 1)), size_t{16} << 10, size_t{256} << 10);
   segment->file_ = memfd_create("softnpu_hccl", MFD_CLOEXEC);
-  if (segment->file_ < 0) return system_failure("shared memory cannot be made");
+  if (segment->file_ < 0) return system_failure("shared memory cannot be created");
   const size_t front = (sizeof(Head) + 63) / 64 * 64 + ranks * sizeof(Rank);
   const size_t bytes = (front + rings * ring_stride(segment->ring_bytes_) + kPage - 1) / kPage * kPage;
-  if (ftruncate(segment->file_, static_cast<off_t>(bytes)) != 0) return system_failure("shared memory cannot be made");
+  if (ftruncate(segment->file_, static_cast<off_t>(bytes)) != 0) return system_failure("shared memory cannot be created");
   SOFTNPU_RETURN_IF_ERROR(segment->map(bytes));
   const Head head{kMagic, token, ranks, 0, segment->ring_bytes_};
   std::memcpy(segment->base_, &head, sizeof head);
@@ -69,7 +69,8 @@ Result<std::unique_ptr<Segment>> Segment::open(int pid, int number, uint32_t ran
   const bool is_right = is_read && head.magic == kMagic && head.token == token && head.ranks == ranks &&
                         std::has_single_bit(head.ring_bytes) && head.ring_bytes <= size_t{256} << 10 &&
                         size_t(about.st_size) >= front + rings * ring_stride(head.ring_bytes);
-  if (!is_right) return Status(HCCL_E_INTERNAL, text("what process ", pid, " shares is not the memory of this communicator"));
+  if (!is_right)
+    return Status(HCCL_E_INTERNAL, text("the file of process ", pid, " is not the shared memory of this communicator"));
   segment->ranks_ = ranks;
   segment->ring_bytes_ = head.ring_bytes;
   SOFTNPU_RETURN_IF_ERROR(segment->map(static_cast<size_t>(about.st_size)));
@@ -109,40 +110,42 @@ std::byte* Segment::ring_data(Lane lane, uint32_t from, uint32_t to) {
   return reinterpret_cast<std::byte*>(&ring(lane, from, to)) + sizeof(Ring);
 }
 
-void Segment::ring_bell(uint32_t number) {
+void Segment::wake(uint32_t number) {
   Rank& sleeper = rank(number);
   if (sleeper.sleepers.load(std::memory_order_seq_cst) == 0) return;
-  sleeper.bell.fetch_add(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, &sleeper.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  sleeper.wakes.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, &sleeper.wakes, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 uint32_t Segment::prepare_sleep(uint32_t number) {
   Rank& own = rank(number);
   own.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  return own.bell.load(std::memory_order_seq_cst);
+  return own.wakes.load(std::memory_order_seq_cst);
 }
 
 void Segment::sleep(uint32_t number, uint32_t ticket, Deadline deadline) {
   const auto since_boot = deadline.at().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since_boot);
   const timespec until{seconds.count(), std::chrono::duration_cast<std::chrono::nanoseconds>(since_boot - seconds).count()};
-  syscall(SYS_futex, &rank(number).bell, FUTEX_WAIT_BITSET, ticket, deadline.is_never() ? nullptr : &until, nullptr,
+  syscall(SYS_futex, &rank(number).wakes, FUTEX_WAIT_BITSET, ticket, deadline.is_never() ? nullptr : &until, nullptr,
           FUTEX_BITSET_MATCH_ANY);
 }
 
 void Segment::end_sleep(uint32_t number) { rank(number).sleepers.fetch_sub(1, std::memory_order_seq_cst); }
 
-void Segment::set_fate(uint32_t number, Fate fate, const std::string& reason) {
+void Segment::set_state(uint32_t number, RankState state, const std::string& reason) {
   Rank& own = rank(number);
-  if (own.is_decided.exchange(1, std::memory_order_seq_cst) != 0) return;
+  if (own.is_final.exchange(1, std::memory_order_seq_cst) != 0) return;
   const size_t length = std::min(reason.size(), kReasonBytes - 1);
   std::memcpy(own.reason, reason.data(), length);
   own.reason[length] = '\0';
-  own.fate.store(static_cast<uint32_t>(fate), std::memory_order_seq_cst);
-  for (uint32_t other = 0; other < ranks_; ++other) ring_bell(other);
+  own.state.store(static_cast<uint32_t>(state), std::memory_order_seq_cst);
+  for (uint32_t other = 0; other < ranks_; ++other) wake(other);
 }
 
-Fate Segment::fate(uint32_t number) const { return static_cast<Fate>(rank(number).fate.load(std::memory_order_seq_cst)); }
+RankState Segment::state(uint32_t number) const {
+  return static_cast<RankState>(rank(number).state.load(std::memory_order_seq_cst));
+}
 
 std::string Segment::reason(uint32_t number) const {
   const char* const words = rank(number).reason;

@@ -1,8 +1,8 @@
-// Shared memory between the ranks of one host: for each rank a bell to sleep at and a word about its fate, for each two ranks and
-// each lane a ring of bytes.
+// Shared memory between the ranks of one host. It has, for each rank, a futex on which the rank sleeps and the rank's state; and
+// for each pair of ranks and each lane a ring buffer.
 //
-// The memory is a file without a name (memfd), made by one rank and opened by the others under /proc while the communicator is
-// set up. So only processes of the same user can open it, and nothing is left when processes end, however they end.
+// The memory is a file without a name (memfd). One rank creates it, the others open it under /proc while the communicator is set
+// up. So only processes of the same user can open it, and the kernel frees it when the last process ends, even after a crash.
 #pragma once
 
 #include <atomic>
@@ -17,43 +17,43 @@
 
 namespace softnpu::hccl {
 
-enum class Fate : uint32_t { kRunning, kLeft, kFailed };
+enum class RankState : uint32_t { kRunning, kLeft, kFailed };
 
 class Segment {
  public:
-  // One direction between two ranks. Positions count bytes since the beginning.
+  // One direction between two ranks. The counters never go back.
   struct Ring {
-    alignas(64) std::atomic<uint64_t> written;
-    alignas(64) std::atomic<uint64_t> consumed;
-    alignas(64) std::atomic<uint64_t> acknowledged;
+    alignas(64) std::atomic<uint64_t> written;       // bytes
+    alignas(64) std::atomic<uint64_t> consumed;      // bytes
+    alignas(64) std::atomic<uint64_t> acknowledged;  // direct items, see channel.h
   };
 
+  // Uses at most `most_bytes` if that leaves 16 KiB for each ring.
   static Result<std::unique_ptr<Segment>> create(uint32_t ranks, uint64_t token, size_t most_bytes);
-  // The file `number` of process `pid`, which must be the segment with that token.
+  // Opens file `number` of process `pid`. HCCL_E_INTERNAL if that is not the segment with this token.
   static Result<std::unique_ptr<Segment>> open(int pid, int number, uint32_t ranks, uint64_t token);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
   int file() const { return file_; }
-  // The mapping stays.
+  // Closes the file; the memory stays mapped.
   void close_file();
 
   Ring& ring(Lane lane, uint32_t from, uint32_t to);
   std::byte* ring_data(Lane lane, uint32_t from, uint32_t to);
   size_t ring_bytes() const { return ring_bytes_; }
 
-  // Wakes the threads of a rank that sleep in sleep(), if there are any.
-  void ring_bell(uint32_t rank);
-  // Several threads of a rank may sleep. Order: prepare_sleep(), look once more for something to do, then sleep() or not, then
-  // end_sleep().
+  // Wakes the threads of a rank that sleep in sleep(). Without such threads it makes no system call.
+  void wake(uint32_t rank);
+  // Several threads of a rank may sleep. Order: prepare_sleep(), check once more for work, sleep() if there is none, end_sleep().
   uint32_t prepare_sleep(uint32_t rank);
   void sleep(uint32_t rank, uint32_t ticket, Deadline deadline);
   void end_sleep(uint32_t rank);
 
-  // Once per rank: the first call counts. Everybody is woken.
-  void set_fate(uint32_t rank, Fate fate, const std::string& reason);
-  Fate fate(uint32_t rank) const;
+  // Stores the final state of a rank and wakes all ranks. Later calls for the same rank have no effect.
+  void set_state(uint32_t rank, RankState state, const std::string& reason);
+  RankState state(uint32_t rank) const;
   std::string reason(uint32_t rank) const;
 
  private:

@@ -7,7 +7,7 @@ namespace softnpu::hccl {
 namespace {
 
 constexpr uint64_t kItemAlignment = 64;
-constexpr size_t kMostAtOnce = size_t{64} << 10;  // so that the reader starts before a long write ends
+constexpr size_t kMostAtOnce = size_t{64} << 10;  // a reader can start before a long write ends
 
 uint64_t round_up(uint64_t position) { return (position + kItemAlignment - 1) / kItemAlignment * kItemAlignment; }
 
@@ -38,12 +38,12 @@ size_t SharedMemoryChannel::write(const std::byte* data, size_t bytes) {
   return bytes;
 }
 
-// The gap counts as written; it may lie behind what the reader has room for by a few bytes, which space() takes into account.
+// The gap up to the next item counts as written. It may exceed the capacity by a few bytes; space() in write() allows for that.
 void SharedMemoryChannel::end_write() { written_ = round_up(written_); }
 
 std::span<const std::byte> SharedMemoryChannel::peek(size_t most) {
   const uint64_t written = incoming_.written.load(std::memory_order_seq_cst);
-  if (written <= consumed_) return {};  // the writer's end may lie in the gap that was skipped
+  if (written <= consumed_) return {};  // end_read() may have skipped a gap that the writer has not counted yet
   const uint64_t there = written - consumed_;
   if (there > capacity_) {
     is_damaged_.store(true, std::memory_order_relaxed);
@@ -79,12 +79,12 @@ void SharedMemoryChannel::end_read() {
 
 void SharedMemoryChannel::flush_writes() {
   if (!std::exchange(has_written_, false)) return;
-  segment_.ring_bell(peer_);
+  segment_.wake(peer_);
 }
 
 void SharedMemoryChannel::flush_reads() {
   if (!std::exchange(has_consumed_, false)) return;
-  segment_.ring_bell(peer_);
+  segment_.wake(peer_);
 }
 
 void SharedMemoryChannel::acknowledge() {
@@ -93,13 +93,13 @@ void SharedMemoryChannel::acknowledge() {
 }
 
 bool SharedMemoryChannel::holds(std::span<const size_t> items) {
-  uint64_t end = consumed_;  // the first item may be read in part
+  uint64_t end = consumed_;  // a part of the first item may have been read
   for (size_t index = 0; index < items.size(); ++index) end = (index == 0 ? end : round_up(end)) + items[index];
   return incoming_.written.load(std::memory_order_seq_cst) >= end;
 }
 
 std::string SharedMemoryChannel::problem() const {
-  return is_damaged_.load(std::memory_order_relaxed) ? "its shared memory is damaged" : "";
+  return is_damaged_.load(std::memory_order_relaxed) ? "its counters in shared memory are damaged" : "";
 }
 
 }  // namespace softnpu::hccl

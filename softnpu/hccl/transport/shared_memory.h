@@ -1,4 +1,4 @@
-// A channel through the rings of a segment.
+// A channel through two ring buffers of a segment.
 #pragma once
 
 #include "hccl/transport/segment.h"
@@ -7,7 +7,7 @@ namespace softnpu::hccl {
 
 class SharedMemoryChannel final : public Channel {
  public:
-  // `own` and `peer` are numbers of ranks in the segment, which outlives the channel.
+  // `own` and `peer` are indices of ranks in the segment. The segment outlives the channel.
   SharedMemoryChannel(Segment& segment, Lane lane, uint32_t own, uint32_t peer, bool is_direct);
 
   size_t write(const std::byte* data, size_t bytes) override;
@@ -34,11 +34,11 @@ class SharedMemoryChannel final : public Channel {
   const uint32_t peer_;
   const bool is_direct_;
 
-  // Of the writing side.
+  // For the writing thread.
   uint64_t written_ = 0;
   uint64_t known_consumed_ = 0;
   bool has_written_ = false;
-  // Of the reading side.
+  // For the reading thread.
   uint64_t consumed_ = 0;
   bool has_consumed_ = false;
   std::atomic<bool> is_damaged_{false};

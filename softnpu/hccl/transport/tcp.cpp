@@ -61,7 +61,7 @@ bool TcpChannel::holds(std::span<const size_t> items) {
   const size_t wanted = std::accumulate(items.begin(), items.end(), size_t{0});
   pollfd entry{socket_.file(), POLLRDHUP, 0};
   const bool has_ended = poll(&entry, 1, 0) > 0;
-  int unread = 0;  // asked after the end was: then it is all there will be
+  int unread = 0;  // read after the end was seen, so that nothing more can arrive
   ioctl(socket_.file(), FIONREAD, &unread);
   if (end_ - begin_ + static_cast<size_t>(std::max(unread, 0)) >= wanted) return true;
   if (has_ended) error_.store(kClosed, std::memory_order_relaxed);
@@ -71,7 +71,7 @@ bool TcpChannel::holds(std::span<const size_t> items) {
 std::string TcpChannel::problem() const {
   const int error = error_.load(std::memory_order_relaxed);
   if (error == 0) return "";
-  return error == kClosed ? "it closed the connection" : std::strerror(error);
+  return error == kClosed ? "the other side closed it" : std::strerror(error);
 }
 
 }  // namespace softnpu::hccl

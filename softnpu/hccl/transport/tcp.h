@@ -1,4 +1,4 @@
-// A channel through a TCP connection.
+// A channel over a TCP connection.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class TcpChannel final : public Channel {
   size_t receive(std::byte* data, size_t bytes);
 
   Socket socket_;
-  std::unique_ptr<std::byte[]> buffer_;  // made by the first peek(); [begin_, end_) has arrived
+  std::unique_ptr<std::byte[]> buffer_;  // created by the first peek(); the bytes [begin_, end_) have arrived
   size_t begin_ = 0;
   size_t end_ = 0;
   std::atomic<int> error_{0};  // errno; kClosed if the other side closed

@@ -13,14 +13,14 @@
 namespace softnpu::api {
 namespace {
 
-constexpr uint32_t kKnownFlags = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | ACL_EVENT_TIME_LINE |
+constexpr uint32_t kEventFlags = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | ACL_EVENT_TIME_LINE |
                                  ACL_EVENT_DEVICE_USE_ONLY | ACL_EVENT_EXTERNAL | ACL_EVENT_IPC |
                                  0x4;  // 0x4: an undocumented default of older clients
 
 Result<aclrtEvent> create_event(Event::Family family, uint32_t flags, IpcEvent::Ref shared) {
   Result<Context*> context = current_context();
   if (!context.ok()) return context.take_status();
-  if (flags == 0 || flags & ~kKnownFlags) {
+  if (flags == 0 || flags & ~kEventFlags) {
     return Status(ACL_ERROR_RT_PARAM_INVALID,
                   text("flag ", flags, " is 0 or has unknown bits; ACL_EVENT_* lists the known ones"));
   }

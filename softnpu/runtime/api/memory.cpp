@@ -25,7 +25,7 @@
 namespace softnpu::api {
 namespace {
 
-constexpr uint32_t kPageSize = 4096;
+constexpr uint32_t kReportedPage = 4096;
 
 Status check_config(const aclrtMallocConfig* config, int device) {
   if (config == nullptr) return {};
@@ -264,7 +264,7 @@ Status aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo* memUsageInfo, s
 
 Status aclrtPointerGetAttributes(const void* ptr, aclrtPtrAttributes* attributes) {
   *attributes = {};
-  attributes->pageSize = kPageSize;
+  attributes->pageSize = kReportedPage;
   if (Arena::contains(ptr)) {
     Result<Place> place = locate_device(ptr, 0, "ptr");
     if (!place.ok()) return place.take_status();

@@ -10,8 +10,8 @@
 namespace softnpu::api {
 namespace {
 
-constexpr uint32_t kKnownFlags = ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC | ACL_STREAM_PERSISTENT | ACL_STREAM_HUGE |
-                                 ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY;
+constexpr uint32_t kStreamFlags = ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC | ACL_STREAM_PERSISTENT | ACL_STREAM_HUGE |
+                                  ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY;
 
 Status check_switch(uint32_t value) {
   if (value <= 1) return {};
@@ -32,7 +32,7 @@ Status aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint3
   if (!context.ok()) return context.take_status();
   if (priority > kLowestPriority)
     return {ACL_ERROR_RT_PARAM_INVALID, text("priority ", priority, " is not 0 (highest) to ", kLowestPriority)};
-  if (flag & ~kKnownFlags)
+  if (flag & ~kStreamFlags)
     return {ACL_ERROR_RT_PARAM_INVALID, text("flag ", flag, " has unknown bits; ACL_STREAM_* lists the known ones")};
   Result<Ref<Stream>> made = context.value()->create_stream(priority);
   if (!made.ok()) return made.take_status();

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +15,7 @@
 
 #include "runtime/base/fault_rules.h"
 #include "runtime/base/log.h"
+#include "runtime/base/parse.h"
 #include "runtime/base/status.h"
 
 namespace softnpu {
@@ -37,30 +37,6 @@ constexpr std::string_view kSocNames[] = {
 constexpr std::string_view kLaunchNames[] = {"hybrid", "queue", "sync", "shuffle"};  // in the order of LaunchMode
 constexpr std::string_view kRaceCheckNames[] = {"off", "report", "fail"};            // in the order of RaceCheck
 
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::vector<std::string_view> split(std::string_view list) {
-  std::vector<std::string_view> items;
-  for (size_t comma; (comma = list.find(',')) != std::string_view::npos; list.remove_prefix(comma + 1)) {
-    items.push_back(trim(list.substr(0, comma)));
-  }
-  items.push_back(trim(list));
-  return items;
-}
-
-template <typename Number>
-bool parse_number(std::string_view value, Number least, Number most, Number& out) {
-  Number number{};
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) return false;
-  out = number;
-  return true;
-}
-
 bool parse_bytes(std::string_view value, uint64_t most, uint64_t& out) {
   constexpr std::string_view kSuffixes = "KMGT";
   int shift = 0;
@@ -75,21 +51,6 @@ bool parse_bytes(std::string_view value, uint64_t most, uint64_t& out) {
   uint64_t count = 0;
   if (!parse_number(value, (kLeastMemory + unit - 1) / unit, most / unit, count)) return false;
   out = count * unit;
-  return true;
-}
-
-bool parse_switch(std::string_view value, bool& out) {
-  if (value != "0" && value != "1") return false;
-  out = value == "1";
-  return true;
-}
-
-// `names` are in the order of the enum.
-template <typename Enum, size_t kCount>
-bool parse_name(std::string_view value, const std::string_view (&names)[kCount], Enum& out) {
-  const auto* name = std::find(std::begin(names), std::end(names), value);
-  if (name == std::end(names)) return false;
-  out = static_cast<Enum>(name - std::begin(names));
   return true;
 }
 

@@ -11,8 +11,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "runtime/base/option_doc.h"
 
 namespace softnpu {
 
@@ -57,14 +58,7 @@ struct Options {
 // Thread-safe; the reference stays valid until the process ends.
 const Options& options();
 
-// A row of docs/environment.md.
-struct OptionDoc {
-  std::string_view name;
-  std::string_view values;
-  std::string_view standard;  // the default, in words
-  std::string_view effect;
-};
-
+// The rows of docs/environment.md.
 std::span<const OptionDoc> option_docs();
 
 }  // namespace softnpu

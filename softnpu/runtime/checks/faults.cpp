@@ -13,6 +13,17 @@
 #include "runtime/base/options.h"
 
 namespace softnpu {
+
+// The effect of the rules on one call.
+struct FaultVerdict {
+  aclError code = ACL_SUCCESS;
+  std::chrono::microseconds delay{0};
+  std::string rule;  // the rule that set the code
+
+  bool changes_something() const { return code != ACL_SUCCESS || delay.count() > 0; }
+  std::string message() const { return text("a fault was injected by the rule '", rule, "'"); }
+};
+
 namespace {
 
 using std::chrono::microseconds;
@@ -34,19 +45,9 @@ Plan& plan() {
   return *instance;
 }
 
-// The effect of the rules on one call.
-struct Verdict {
-  aclError code = ACL_SUCCESS;
-  microseconds delay{0};
-  std::string rule;  // the rule that set the code
-
-  bool changes_something() const { return code != ACL_SUCCESS || delay.count() > 0; }
-  std::string message() const { return text("a fault was injected by the rule '", rule, "'"); }
-};
-
 // Counts a call. `stream` is -1 for a call without a stream. Call it with plan.mutex held.
-Verdict judge(Plan& plan, FaultPoint point, int32_t stream) {
-  Verdict verdict;
+FaultVerdict judge(Plan& plan, FaultPoint point, int32_t stream) {
+  FaultVerdict verdict;
   const uint64_t call = ++plan.calls[size_t(point)];
   const bool is_task = stream >= 0;
   if (is_task) ++plan.tasks;
@@ -68,7 +69,7 @@ Verdict judge(Plan& plan, FaultPoint point, int32_t stream) {
 // The original task and the effect of the rules on it.
 struct AlteredTask::State {
   const SoftnpuTaskKind* kind;
-  Verdict verdict;
+  FaultVerdict verdict;
   std::optional<Clock::time_point> due{};  // set when the task comes to the front of its stream
   alignas(16) unsigned char payload[SOFTNPU_TASK_PAYLOAD];
 };
@@ -166,7 +167,7 @@ Status Faults::count_call(FaultPoint point) {
   Plan& plan = softnpu::plan();
   const std::lock_guard guard(plan.mutex);
   if (!on_.load(std::memory_order_relaxed)) return {};
-  const Verdict verdict = judge(plan, point, /*stream=*/-1);
+  const FaultVerdict verdict = judge(plan, point, /*stream=*/-1);
   return verdict.code == ACL_SUCCESS ? Status() : Status(verdict.code, verdict.message());
 }
 
@@ -174,7 +175,7 @@ AlteredTask Faults::at_task(FaultPoint point, int32_t stream, const SoftnpuTaskK
   Plan& plan = softnpu::plan();
   const std::lock_guard guard(plan.mutex);
   if (!are_on()) return {};
-  Verdict verdict = judge(plan, point, stream);
+  FaultVerdict verdict = judge(plan, point, stream);
   if (!verdict.changes_something()) return {};
   std::unique_ptr<AlteredTask::State> state(new AlteredTask::State{.kind = &kind, .verdict = std::move(verdict), .payload = {}});
   std::memcpy(state->payload, payload, bytes);

@@ -12,6 +12,8 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/base/round_up.h"
+
 namespace softnpu {
 namespace {
 
@@ -23,12 +25,10 @@ size_t page_bytes() {
   return bytes;
 }
 
-size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
-
 Status system_failure(aclError code, const char* what) { return {code, text(what, ": ", std::strerror(errno))}; }
 
-struct State {
-  State() { heap_files.fill(-1); }
+struct ArenaState {
+  ArenaState() { heap_files.fill(-1); }
 
   std::mutex mutex;  // also held across fork(), so that a child never sees an incomplete mapping
   int device_count = 0;
@@ -39,8 +39,8 @@ struct State {
   std::map<std::byte*, size_t> segments;  // device address and length, a multiple of kGranule
 };
 
-State& state() {
-  static State* const leaked = new State;
+ArenaState& arena_state() {
+  static ArenaState* const leaked = new ArenaState;
   return *leaked;
 }
 
@@ -67,7 +67,7 @@ Status map_file(void* address, size_t bytes, int file, off_t offset) {
 // In a child of fork(): closes the files of the parent's heaps, and reserves the place of the kernel view without access, so that
 // kernel addresses from before the fork() fault.
 void forget_in_child() {
-  State& arena = state();
+  ArenaState& arena = arena_state();
   for (int& file : arena.heap_files) {
     if (file >= 0) close(file);
     file = -1;
@@ -79,11 +79,11 @@ void forget_in_child() {
 
 void watch_for_fork() {
   static const int watching =
-      pthread_atfork([] { state().mutex.lock(); }, [] { state().mutex.unlock(); }, [] { forget_in_child(); });
+      pthread_atfork([] { arena_state().mutex.lock(); }, [] { arena_state().mutex.unlock(); }, [] { forget_in_child(); });
   static_cast<void>(watching);
 }
 
-Status check_device(const State& arena, int device) {
+Status check_device(const ArenaState& arena, int device) {
   if (device >= 0 && device < arena.device_count) return {};
   return {ACL_ERROR_RT_INVALID_DEVICEID, text("device ", device, " has no address space; there are ", arena.device_count)};
 }
@@ -94,7 +94,7 @@ struct HeapRange {
   off_t offset = 0;
 };
 
-Result<HeapRange> find_in_heap(State& arena, const void* address, size_t bytes) {
+Result<HeapRange> find_in_heap(ArenaState& arena, const void* address, size_t bytes) {
   const auto* begin = static_cast<const std::byte*>(address);
   if (!Arena::contains(address)) return Status(ACL_ERROR_RT_PARAM_INVALID, text(address, " is not a device address"));
   const int device = Arena::device_of(address);
@@ -107,7 +107,7 @@ Result<HeapRange> find_in_heap(State& arena, const void* address, size_t bytes) 
   return HeapRange{arena.heap_files[device], static_cast<off_t>(offset)};
 }
 
-Status check_in_segment(const State& arena, const void* address, size_t bytes) {
+Status check_in_segment(const ArenaState& arena, const void* address, size_t bytes) {
   const auto* begin = static_cast<const std::byte*>(address);
   auto segment = arena.segments.upper_bound(const_cast<std::byte*>(begin));
   const bool is_inside = segment != arena.segments.begin() && (--segment, begin + bytes <= segment->first + segment->second);
@@ -123,7 +123,7 @@ Status Arena::reserve(int device_count, size_t capacity) {
   if (device_count < 1 || device_count > kMaxDevices || capacity == 0 || capacity > kMaxCapacity) {
     return {ACL_ERROR_RT_PARAM_INVALID, text("no address space for ", device_count, " devices of ", capacity, " bytes")};
   }
-  State& arena = state();
+  ArenaState& arena = arena_state();
   std::lock_guard lock(arena.mutex);
   if (arena.device_count != 0) {
     if (arena.device_count == device_count && Arena::capacity() == capacity) return {};
@@ -158,7 +158,7 @@ Status Arena::reserve(int device_count, size_t capacity) {
 }
 
 Result<void*> Arena::open_heap(int device) {
-  State& arena = state();
+  ArenaState& arena = arena_state();
   std::lock_guard lock(arena.mutex);
   if (Status status = check_device(arena, device); !status.ok()) return status;
   std::byte* heap = arena.base + static_cast<size_t>(device) * arena.span;
@@ -180,7 +180,7 @@ Result<void*> Arena::open_heap(int device) {
 }
 
 int Arena::heap_file(int device) {
-  State& arena = state();
+  ArenaState& arena = arena_state();
   std::lock_guard lock(arena.mutex);
   return device >= 0 && device < kMaxDevices ? arena.heap_files[device] : -1;
 }
@@ -188,7 +188,7 @@ int Arena::heap_file(int device) {
 Status Arena::release_pages(void* address, size_t bytes) {
   HeapRange range;
   {
-    State& arena = state();
+    ArenaState& arena = arena_state();
     std::lock_guard lock(arena.mutex);
     Result<HeapRange> found = find_in_heap(arena, address, bytes);
     if (!found.ok()) return found.take_status();
@@ -203,7 +203,7 @@ Status Arena::release_pages(void* address, size_t bytes) {
 }
 
 Status Arena::set_access(void* address, size_t bytes, bool accessible) {
-  State& arena = state();
+  ArenaState& arena = arena_state();
   std::lock_guard lock(arena.mutex);
   Result<HeapRange> found = find_in_heap(arena, address, bytes);
   if (!found.ok()) return found.take_status();
@@ -213,7 +213,7 @@ Status Arena::set_access(void* address, size_t bytes, bool accessible) {
 }
 
 Result<void*> Arena::reserve_segment(int device, size_t bytes) {
-  State& arena = state();
+  ArenaState& arena = arena_state();
   std::lock_guard lock(arena.mutex);
   if (Status status = check_device(arena, device); !status.ok()) return status;
   if (bytes == 0 || bytes % page_bytes() != 0) {
@@ -236,7 +236,7 @@ Result<void*> Arena::reserve_segment(int device, size_t bytes) {
 }
 
 Status Arena::release_segment(void* address) {
-  State& arena = state();
+  ArenaState& arena = arena_state();
   std::lock_guard lock(arena.mutex);
   const auto segment = arena.segments.find(static_cast<std::byte*>(address));
   if (segment == arena.segments.end()) return {ACL_ERROR_RT_PARAM_INVALID, text("no segment starts at ", address)};
@@ -248,14 +248,14 @@ Status Arena::release_segment(void* address) {
 }
 
 Status Arena::map_in_segment(void* address, size_t bytes, int file, off_t offset) {
-  State& arena = state();
+  ArenaState& arena = arena_state();
   std::lock_guard lock(arena.mutex);
   SOFTNPU_RETURN_IF_ERROR(check_in_segment(arena, address, bytes));
   return map_file(kernel_address(address), bytes, file, offset);
 }
 
 Status Arena::unmap_in_segment(void* address, size_t bytes) {
-  State& arena = state();
+  ArenaState& arena = arena_state();
   std::lock_guard lock(arena.mutex);
   SOFTNPU_RETURN_IF_ERROR(check_in_segment(arena, address, bytes));
   if (close_range_of_kernel_view(kernel_address(address), bytes)) return {};

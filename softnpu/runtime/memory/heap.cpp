@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/base/round_up.h"
 #include "runtime/memory/heap_layout.h"
 #include "runtime/memory/mapped_ranges.h"
 
@@ -23,8 +24,6 @@ constexpr uint32_t kEmptySlabsPerClass = 4;
 
 // Not std::atomic, because C code reads it (SoftnpuDriver::frees). Changed atomically.
 constinit uint64_t g_frees = 0;
-
-size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "acl/acl_rt.h"
+#include "runtime/base/round_up.h"
 #include "runtime/engine/arena.h"
 #include "runtime/memory/mapped_ranges.h"
 #include "runtime/memory/virtual_memory.h"
@@ -24,7 +25,7 @@
 namespace softnpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x4E50554D454D3031;  // "NPUMEM01"
+constexpr uint64_t kMemoryMagic = 0x4E50554D454D3031;  // "NPUMEM01"
 constexpr uint32_t kMostExports = 1 << 16;
 constexpr size_t kMostPids = 20;
 constexpr size_t kPage = 4096;
@@ -82,7 +83,7 @@ struct Import {
   uint32_t uses;
 };
 
-struct State {
+struct IpcState {
   std::mutex mutex;
   int file = -1;  // of the records; both are created by the first export
   Record* records = nullptr;
@@ -99,22 +100,22 @@ struct State {
   }
 };
 
-State& state() {
-  static State* const leaked = new State;
+IpcState& ipc_state() {
+  static IpcState* const leaked = new IpcState;
   return *leaked;
 }
 
-Status system_failure(const char* what) { return {ACL_ERROR_RT_IPC_ERROR, text(what, ": ", std::strerror(errno))}; }
+Status ipc_memory_failure(const char* what) { return {ACL_ERROR_RT_IPC_ERROR, text(what, ": ", std::strerror(errno))}; }
 
-Status open_table(State& shared) {
+Status open_table(IpcState& shared) {
   if (shared.records != nullptr) return {};
   constexpr size_t kBytes = kMostExports * sizeof(Record);  // sparse
   const int file = memfd_create("softnpu-exports", MFD_CLOEXEC);
-  if (file < 0) return system_failure("the table of shared memory cannot be made");
+  if (file < 0) return ipc_memory_failure("the table of shared memory cannot be made");
   void* const table =
       ftruncate(file, kBytes) == 0 ? mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
   if (table == MAP_FAILED) {
-    Status status = system_failure("the table of shared memory cannot be mapped");
+    Status status = ipc_memory_failure("the table of shared memory cannot be mapped");
     ::close(file);
     return status;
   }
@@ -130,7 +131,7 @@ uint64_t random_token() {
 }
 
 // Numbers of up to `count` unused records. Record 0 is never used: number 0 means that there is no record.
-std::vector<uint32_t> unused_records(const State& shared, size_t count) {
+std::vector<uint32_t> unused_records(const IpcState& shared, size_t count) {
   std::vector<bool> used(kMostExports);
   for (const Export& exported : shared.exports) {
     for (const uint32_t record : exported.records) used[record] = true;
@@ -158,7 +159,7 @@ std::vector<Piece> pieces_of(const std::byte* begin, size_t bytes) {
   return pieces;
 }
 
-void end_export(State& shared, std::vector<Export>::iterator exported) {
+void end_export(IpcState& shared, std::vector<Export>::iterator exported) {
   for (const uint32_t record : exported->records) shared.records[record].token.store(0, std::memory_order_release);
   shared.exports.erase(exported);
 }
@@ -191,7 +192,7 @@ Status read_record(const ForeignFile& table, const Key& key, uint64_t number, Re
                                          "); that process must be alive, of the same user, and hold the memory")};
   }
   const bool is_read = table.read(&record, sizeof record, static_cast<off_t>(number * sizeof(Record)));
-  if (is_read && record.magic == kMagic && record.token.load(std::memory_order_relaxed) == key.token) return {};
+  if (is_read && record.magic == kMemoryMagic && record.token.load(std::memory_order_relaxed) == key.token) return {};
   return {ACL_ERROR_RT_IPC_ERROR, text("process ", key.pid, " no longer shares that memory: it was freed, or its key closed")};
 }
 
@@ -220,14 +221,13 @@ Result<Import> map_range(int device, const ForeignFile& heap, const std::vector<
   const size_t inside = static_cast<size_t>(pieces[0].offset) % kPage;
   size_t bytes = 0;
   for (const Piece& piece : pieces) bytes += piece.bytes;
-  const auto round_up = [](size_t value) { return (value + kPage - 1) / kPage * kPage; };
-  Result<void*> segment = Arena::reserve_segment(device, round_up(inside + bytes));
+  Result<void*> segment = Arena::reserve_segment(device, round_up(inside + bytes, kPage));
   if (!segment.ok()) return segment.take_status();
   auto* const first = static_cast<std::byte*>(segment.value());
   std::byte* place = first;
   for (const Piece& piece : pieces) {
     const size_t before = static_cast<size_t>(piece.offset) % kPage;
-    const size_t mapped = round_up(before + piece.bytes);
+    const size_t mapped = round_up(before + piece.bytes, kPage);
     Status status = Arena::map_in_segment(place, mapped, heap.number(), piece.offset - static_cast<off_t>(before));
     if (!status.ok()) {
       static_cast<void>(Arena::release_segment(first));
@@ -248,7 +248,7 @@ Result<std::string> IpcMemory::export_range(const void* pointer, size_t bytes, I
   if (pieces.empty()) {
     return Status(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, text(pointer, " was imported; only memory of this process is exported"));
   }
-  State& shared = state();
+  IpcState& shared = ipc_state();
   const std::lock_guard lock(shared.mutex);
   SOFTNPU_RETURN_IF_ERROR(open_table(shared));
   for (const Export& exported : shared.exports) {
@@ -263,7 +263,7 @@ Result<std::string> IpcMemory::export_range(const void* pointer, size_t bytes, I
   const uint64_t token = random_token();
   for (size_t index = pieces.size(); index-- > 0;) {
     Record& record = shared.records[exported.records[index]];
-    record.magic = kMagic;
+    record.magic = kMemoryMagic;
     record.offset = static_cast<uint64_t>(pieces[index].offset);
     record.bytes = pieces[index].bytes;
     record.file = Arena::heap_file(Arena::device_of(pointer));
@@ -279,7 +279,7 @@ Result<std::string> IpcMemory::export_range(const void* pointer, size_t bytes, I
 Status IpcMemory::allow(const std::string& text_of_key, std::span<const int32_t> pids) {
   Result<Key> key = Key::from_text(text_of_key);
   if (!key.ok()) return key.take_status();
-  State& shared = state();
+  IpcState& shared = ipc_state();
   const std::lock_guard lock(shared.mutex);
   const auto exported = key.value().pid == getpid() ? shared.find_export(key.value()) : shared.exports.end();
   if (exported == shared.exports.end()) return {ACL_ERROR_RT_PARAM_INVALID, "this process exports no memory under that key"};
@@ -301,7 +301,7 @@ Result<void*> IpcMemory::import_range(const std::string& text_of_key, int device
   Result<Key> parsed = Key::from_text(text_of_key);
   if (!parsed.ok()) return parsed.take_status();
   const Key key = parsed.value();
-  State& shared = state();
+  IpcState& shared = ipc_state();
   const std::lock_guard lock(shared.mutex);
   const auto known = shared.imports.find(text_of_key);
   if (known != shared.imports.end() && Arena::device_of(known->second.begin) == device) {
@@ -320,7 +320,7 @@ Result<void*> IpcMemory::import_range(const std::string& text_of_key, int device
   Result<std::vector<Piece>> pieces =
       read_pieces(table, key);  // after the heap was opened: the token proves that the file is still the right one
   if (!pieces.ok()) return pieces.take_status();
-  if (heap.number() < 0) return system_failure("the shared memory cannot be opened");
+  if (heap.number() < 0) return ipc_memory_failure("the shared memory cannot be opened");
   Result<Import> imported = map_range(device, heap, pieces.value());
   if (!imported.ok()) return imported.take_status();
   shared.imports.emplace(text_of_key, imported.value());
@@ -330,7 +330,7 @@ Result<void*> IpcMemory::import_range(const std::string& text_of_key, int device
 Status IpcMemory::close(const std::string& text_of_key) {
   Result<Key> key = Key::from_text(text_of_key);
   if (!key.ok()) return key.take_status();
-  State& shared = state();
+  IpcState& shared = ipc_state();
   const std::lock_guard lock(shared.mutex);
   if (const auto imported = shared.imports.find(text_of_key); imported != shared.imports.end()) {
     if (--imported->second.uses > 0) return {};
@@ -345,7 +345,7 @@ Status IpcMemory::close(const std::string& text_of_key) {
 }
 
 void IpcMemory::forget_exports(const void* begin, size_t bytes) {
-  State& shared = state();
+  IpcState& shared = ipc_state();
   const std::lock_guard lock(shared.mutex);
   const auto* const first = static_cast<const std::byte*>(begin);
   for (size_t index = shared.exports.size(); index-- > 0;) {
@@ -356,7 +356,7 @@ void IpcMemory::forget_exports(const void* begin, size_t bytes) {
 }
 
 void IpcMemory::forget_device(int device) {
-  State& shared = state();
+  IpcState& shared = ipc_state();
   const std::lock_guard lock(shared.mutex);
   for (size_t index = shared.exports.size(); index-- > 0;) {
     if (Arena::device_of(shared.exports[index].begin) == device)

@@ -9,7 +9,7 @@ namespace softnpu {
 namespace {
 
 // The time of a clock that all processes of the host share.
-std::chrono::microseconds now() {
+std::chrono::microseconds steady_time() {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch());
 }
 
@@ -65,7 +65,7 @@ Usage Ledger::usage(int device) {
 void Ledger::running(int device, bool begins) {
   Table* table = table_.load(std::memory_order_acquire);
   if (table == nullptr) return;
-  const BusySum change = kOneStream - now().count();
+  const BusySum change = kOneStream - steady_time().count();
   std::atomic_ref(table->entries[entry_].running[device]).fetch_add(begins ? change : -change, std::memory_order_relaxed);
 }
 
@@ -74,7 +74,7 @@ BusyTime Ledger::busy_time(int device) {
   if (table == nullptr) return {};
   Lock lock(*this);
   reclaim_dead();
-  const std::chrono::microseconds time = now();
+  const std::chrono::microseconds time = steady_time();
   std::chrono::microseconds total{0};
   for (LedgerEntry& entry : table->entries) {
     if (entry.used == 0) continue;

@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/base/round_up.h"
 #include "runtime/engine/arena.h"
 #include "runtime/memory/ipc_memory.h"
 #include "runtime/memory/mapped_ranges.h"
@@ -24,7 +25,7 @@ struct Mapping {
   std::byte* reservation;
 };
 
-struct State {
+struct VirtualMemoryState {
   std::mutex mutex;
   std::map<std::byte*, size_t> reservations;
   std::map<std::byte*, Mapping> mappings;
@@ -32,15 +33,13 @@ struct State {
   uintptr_t newest_handle = 0;
 };
 
-State& state() {
-  static State* const leaked = new State;
+VirtualMemoryState& virtual_memory_state() {
+  static VirtualMemoryState* const leaked = new VirtualMemoryState;
   return *leaked;
 }
 
-std::byte* round_up(void* pointer) {
-  const auto number = reinterpret_cast<uintptr_t>(pointer);
-  return reinterpret_cast<std::byte*>((number + VirtualMemory::kGranularity - 1) / VirtualMemory::kGranularity *
-                                      VirtualMemory::kGranularity);
+std::byte* next_granule(void* pointer) {
+  return reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(pointer), VirtualMemory::kGranularity));
 }
 
 Status check_size(size_t bytes) {
@@ -56,7 +55,7 @@ auto at_or_before(Map& map, const void* pointer) {
   return found == map.begin() ? map.end() : std::prev(found);
 }
 
-void end_mapping(State& all, std::map<std::byte*, Mapping>::iterator mapping) {
+void end_mapping(VirtualMemoryState& all, std::map<std::byte*, Mapping>::iterator mapping) {
   Physical& memory = all.memory.at(mapping->second.handle);
   IpcMemory::forget_exports(mapping->first, memory.bytes);
   MappedRanges::instance().remove(mapping->first, memory.bytes);
@@ -68,7 +67,7 @@ void end_mapping(State& all, std::map<std::byte*, Mapping>::iterator mapping) {
 
 Result<void*> VirtualMemory::reserve(int device, size_t bytes) {
   SOFTNPU_RETURN_IF_ERROR(check_size(bytes));
-  State& all = state();
+  VirtualMemoryState& all = virtual_memory_state();
   const std::lock_guard lock(all.mutex);
   Result<void*> address = Arena::reserve_segment(device, bytes);
   if (address.ok()) all.reservations.emplace(static_cast<std::byte*>(address.value()), bytes);
@@ -76,7 +75,7 @@ Result<void*> VirtualMemory::reserve(int device, size_t bytes) {
 }
 
 Status VirtualMemory::release(void* address) {
-  State& all = state();
+  VirtualMemoryState& all = virtual_memory_state();
   const std::lock_guard lock(all.mutex);
   const auto range = all.reservations.find(static_cast<std::byte*>(address));
   if (range == all.reservations.end()) return {ACL_ERROR_RT_PARAM_INVALID, text("no reservation starts at ", address)};
@@ -95,17 +94,17 @@ Result<void*> VirtualMemory::take(int device, Heap& heap, size_t bytes) {
   const size_t more = heap.has_whole_pages() ? 0 : kGranularity;
   Result<void*> block = heap.allocate(bytes + more);
   if (!block.ok()) return block.take_status();
-  State& all = state();
+  VirtualMemoryState& all = virtual_memory_state();
   const std::lock_guard lock(all.mutex);
   // Odd, so that it cannot be confused with an address.
   all.newest_handle += 2;
   auto* const handle = reinterpret_cast<void*>(all.newest_handle + 1);
-  all.memory.emplace(handle, Physical{&heap, device, block.value(), round_up(block.value()), bytes});
+  all.memory.emplace(handle, Physical{&heap, device, block.value(), next_granule(block.value()), bytes});
   return handle;
 }
 
 Status VirtualMemory::give(void* handle) {
-  State& all = state();
+  VirtualMemoryState& all = virtual_memory_state();
   const std::lock_guard lock(all.mutex);
   const auto memory = all.memory.find(handle);
   if (memory == all.memory.end()) return {ACL_ERROR_RT_PARAM_INVALID, text(handle, " is no physical memory, or was freed")};
@@ -116,7 +115,7 @@ Status VirtualMemory::give(void* handle) {
 }
 
 Status VirtualMemory::map(void* address, size_t bytes, void* handle) {
-  State& all = state();
+  VirtualMemoryState& all = virtual_memory_state();
   const std::lock_guard lock(all.mutex);
   const auto found = all.memory.find(handle);
   if (found == all.memory.end()) return {ACL_ERROR_RT_PARAM_INVALID, text(handle, " is no physical memory, or was freed")};
@@ -148,7 +147,7 @@ Status VirtualMemory::map(void* address, size_t bytes, void* handle) {
 }
 
 Status VirtualMemory::unmap(void* address) {
-  State& all = state();
+  VirtualMemoryState& all = virtual_memory_state();
   const std::lock_guard lock(all.mutex);
   const auto mapping = all.mappings.find(static_cast<std::byte*>(address));
   if (mapping == all.mappings.end()) return {ACL_ERROR_RT_PARAM_INVALID, text("nothing is mapped at ", address)};
@@ -158,7 +157,7 @@ Status VirtualMemory::unmap(void* address) {
 }
 
 std::optional<VirtualMemory::Piece> VirtualMemory::piece_at(const void* pointer) {
-  State& all = state();
+  VirtualMemoryState& all = virtual_memory_state();
   const std::lock_guard lock(all.mutex);
   const auto mapping = at_or_before(all.mappings, pointer);
   if (mapping == all.mappings.end()) return std::nullopt;
@@ -170,7 +169,7 @@ std::optional<VirtualMemory::Piece> VirtualMemory::piece_at(const void* pointer)
 }
 
 void VirtualMemory::forget_device(int device) {
-  State& all = state();
+  VirtualMemoryState& all = virtual_memory_state();
   const std::lock_guard lock(all.mutex);
   for (auto mapping = all.mappings.begin(); mapping != all.mappings.end();) {
     const auto next = std::next(mapping);

@@ -15,8 +15,8 @@
 namespace softnpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x4E50554556543032;  // "NPUEVT02"
-constexpr size_t kPageSize = 4096;
+constexpr uint64_t kEventMagic = 0x4E50554556543032;  // "NPUEVT02"
+constexpr size_t kEventPage = 4096;
 constexpr std::chrono::nanoseconds kLookPause = std::chrono::milliseconds(50);
 
 // The contents of the 64 bytes of aclrtIpcEventHandle.
@@ -28,22 +28,23 @@ struct Ticket64 {
 };
 static_assert(sizeof(Ticket64) <= sizeof(aclrtIpcEventHandle));
 
-Status system_failure(const char* what) { return {ACL_ERROR_RT_IPC_ERROR, text(what, ": ", std::strerror(errno))}; }
+Status ipc_event_failure(const char* what) { return {ACL_ERROR_RT_IPC_ERROR, text(what, ": ", std::strerror(errno))}; }
 
 }  // namespace
 
 Result<IpcEvent::Ref> IpcEvent::create() {
   const int fd = memfd_create("softnpu-event", MFD_CLOEXEC);
-  if (fd < 0) return system_failure("memory for the shared event cannot be made");
-  void* memory = ftruncate(fd, kPageSize) == 0 ? mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  if (fd < 0) return ipc_event_failure("memory for the shared event cannot be made");
+  void* memory =
+      ftruncate(fd, kEventPage) == 0 ? mmap(nullptr, kEventPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
   if (memory == MAP_FAILED) {
-    Status status = system_failure("memory for the shared event cannot be mapped");
+    Status status = ipc_event_failure("memory for the shared event cannot be mapped");
     ::close(fd);
     return status;
   }
-  static_assert(sizeof(Page) <= kPageSize);
+  static_assert(sizeof(Page) <= kEventPage);
   auto* page = new (memory) Page{};
-  page->magic = kMagic;
+  page->magic = kEventMagic;
   if (getrandom(&page->token, sizeof page->token, 0) != sizeof page->token) page->token = uint64_t(getpid()) << 32 | uint32_t(fd);
   return Ref(new IpcEvent(page, fd));
 }
@@ -51,7 +52,7 @@ Result<IpcEvent::Ref> IpcEvent::create() {
 Result<IpcEvent::Ref> IpcEvent::open(const aclrtIpcEventHandle& handle) {
   Ticket64 ticket;
   std::memcpy(&ticket, handle.reserved, sizeof ticket);
-  if (ticket.magic != kMagic)
+  if (ticket.magic != kEventMagic)
     return Status(ACL_ERROR_RT_PARAM_INVALID, "the bytes are not a handle made by aclrtIpcGetEventHandle");
   const std::string path = text("/proc/", ticket.pid, "/fd/", ticket.fd);
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -60,17 +61,17 @@ Result<IpcEvent::Ref> IpcEvent::open(const aclrtIpcEventHandle& handle) {
                                                "); that process must be alive, of the same user, and hold the event"));
   }
   struct stat info {};
-  const bool has_size = fstat(fd, &info) == 0 && info.st_size == off_t(kPageSize);
-  void* memory = has_size ? mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  const bool has_size = fstat(fd, &info) == 0 && info.st_size == off_t(kEventPage);
+  void* memory = has_size ? mmap(nullptr, kEventPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
   ::close(fd);
   auto* page = static_cast<Page*>(memory);
-  if (memory != MAP_FAILED && page->magic == kMagic && page->token == ticket.token) return Ref(new IpcEvent(page, -1));
-  if (memory != MAP_FAILED) munmap(memory, kPageSize);
+  if (memory != MAP_FAILED && page->magic == kEventMagic && page->token == ticket.token) return Ref(new IpcEvent(page, -1));
+  if (memory != MAP_FAILED) munmap(memory, kEventPage);
   return Status(ACL_ERROR_RT_IPC_ERROR, text("process ", ticket.pid, " no longer holds that event"));
 }
 
 IpcEvent::~IpcEvent() {
-  munmap(page_, kPageSize);
+  munmap(page_, kEventPage);
   if (fd_ >= 0) ::close(fd_);
 }
 
@@ -81,7 +82,7 @@ void IpcEvent::Release::operator()(IpcEvent* event) const {
 Result<aclrtIpcEventHandle> IpcEvent::handle() const {
   if (fd_ < 0)
     return Status(ACL_ERROR_RT_PARAM_INVALID, "the event was opened from another process; only its creator hands out handles");
-  const Ticket64 ticket{.magic = kMagic, .token = page_->token, .pid = getpid(), .fd = fd_};
+  const Ticket64 ticket{.magic = kEventMagic, .token = page_->token, .pid = getpid(), .fd = fd_};
   aclrtIpcEventHandle handle{};
   std::memcpy(handle.reserved, &ticket, sizeof ticket);
   return handle;

@@ -1,4 +1,4 @@
-// What a collective must give, computed by one process: every rank knows everybody's data.
+// The expected results of collectives. Every rank can compute the data of all ranks.
 #pragma once
 
 #include <bit>
@@ -37,7 +37,7 @@ constexpr DataType kDataTypes[] = {
     {HCCL_DATA_TYPE_FP8E8M0, 1, "float8_e8m0", false},
 };
 
-// The data of a rank: numbers that look like numbers in each type, so that sums round but do not overflow.
+// The data of a rank. Floating-point numbers are such that sums round but do not overflow.
 inline Bytes data_of(const DataType& type, size_t count, uint32_t rank, uint32_t seed) {
   Bytes bytes = pattern(count * type.bytes, seed * 131 + rank + 1);
   const auto each = [&](auto make) {
@@ -104,7 +104,7 @@ inline uint16_t bfloat_from_float(float value) {
   return uint16_t((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-// In float32, rounded once.
+// Combines in float32 and rounds once.
 template <typename Widen, typename Narrow>
 Bytes combine_small_floats(HcclReduceOp op, const std::vector<Bytes>& inputs, Widen widen, Narrow narrow) {
   Bytes result = inputs[0];
@@ -123,7 +123,7 @@ Bytes combine_small_floats(HcclReduceOp op, const std::vector<Bytes>& inputs, Wi
 
 }  // namespace internal
 
-// The inputs of all ranks combined in the order of ranks.
+// The inputs combined from first to last.
 inline Bytes reduced(HcclDataType type, HcclReduceOp op, const std::vector<Bytes>& inputs) {
   using namespace internal;
   switch (type) {

@@ -13,7 +13,7 @@ std::string CallCase::to_text() const {
 void* RunningCall::device(const Bytes& contents) {
   if (contents.empty()) return nullptr;
   buffers_.push_back(make_device_buffer(contents.size()));
-  // In the order of the stream, so that a call behind others is not waited for.
+  // On the stream, so that the copy does not wait for earlier calls.
   EXPECT_ACL(
       aclrtMemcpyAsync(buffers_.back(), contents.size(), contents.data(), contents.size(), ACL_MEMCPY_HOST_TO_DEVICE, stream_));
   return buffers_.back();
@@ -34,12 +34,17 @@ RunningCall::RunningCall(const CallCase& call_case, HcclComm comm, aclrtStream s
     for (uint32_t number = 0; number < size; ++number) all.push_back(data_of(type, elements, number, seed));
     return all;
   };
+  const auto in_order = [](const std::vector<Bytes>& all) {
+    std::vector<Bytes> ordered;
+    for (const uint32_t number : world_order()) ordered.push_back(all[number]);
+    return ordered;
+  };
   switch (call) {
     case Call::kAllReduce: {
       const std::vector<Bytes> all = inputs(count);
       void* const send = device(all[rank]);
       result_ = in_place ? send : blank(bytes);
-      expected_ = reduced(type.type, op, all);
+      expected_ = reduced(type.type, op, in_order(all));
       EXPECT_HCCL(HcclAllReduce(send, result_, count, type.type, op, comm, stream));
       return;
     }
@@ -54,7 +59,7 @@ RunningCall::RunningCall(const CallCase& call_case, HcclComm comm, aclrtStream s
       const std::vector<Bytes> all = inputs(count * size);
       void* const send = device(all[rank]);
       result_ = in_place && bytes > 0 ? at(send, ptrdiff_t(rank * bytes)) : blank(bytes);
-      expected_ = reduced(type.type, op, parts(all, rank * bytes, bytes));
+      expected_ = reduced(type.type, op, parts(in_order(all), rank * bytes, bytes));
       EXPECT_HCCL(HcclReduceScatter(send, result_, count, type.type, op, comm, stream));
       return;
     }
@@ -68,7 +73,7 @@ RunningCall::RunningCall(const CallCase& call_case, HcclComm comm, aclrtStream s
       }
       const std::vector<Bytes> all = inputs(total + 1);
       result_ = blank(counts[rank] * width);
-      expected_ = reduced(type.type, op, parts(all, offsets[rank] * width, counts[rank] * width));
+      expected_ = reduced(type.type, op, parts(in_order(all), offsets[rank] * width, counts[rank] * width));
       EXPECT_HCCL(HcclReduceScatterV(device(all[rank]), counts.data(), offsets.data(), result_, counts[rank], type.type, op, comm,
                                      stream));
       return;
@@ -106,7 +111,7 @@ RunningCall::RunningCall(const CallCase& call_case, HcclComm comm, aclrtStream s
       const std::vector<Bytes> all = inputs(count);
       void* const send = device(all[rank]);
       result_ = in_place ? send : blank(bytes);
-      expected_ = rank == root ? reduced(type.type, op, all) : in_place ? all[rank] : Bytes(bytes, 0xEE);
+      expected_ = rank == root ? reduced(type.type, op, in_order(all)) : in_place ? all[rank] : Bytes(bytes, 0xEE);
       EXPECT_HCCL(HcclReduce(send, result_, count, type.type, op, root, comm, stream));
       return;
     }
@@ -167,7 +172,7 @@ RunningCall::RunningCall(const CallCase& call_case, HcclComm comm, aclrtStream s
       EXPECT_HCCL(HcclRecv(result_, count, type.type, root, comm, stream));
       return;
     }
-    case Call::kBatch: {  // a message from everybody to everybody, also to itself
+    case Call::kBatch: {  // a message from every rank to every rank, also to itself
       std::vector<HcclSendRecvItem> items;
       uint64_t received = 0;
       for (uint32_t from = 0; from < size; ++from) received += varied(from, rank);

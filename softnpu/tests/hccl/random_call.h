@@ -1,4 +1,4 @@
-// One call of a collective with data that the model knows; the matrix of cases and the fuzzer both consist of these.
+// One call of a collective with known data and the result that the model expects.
 #pragma once
 
 #include "hccl/model.h"
@@ -36,17 +36,17 @@ struct CallCase {
   std::string to_text() const;
 };
 
-// Launched on a stream; check() waits for the stream and compares. Memory lives as long as this.
+// A call that was launched on a stream. It owns its memory.
 class RunningCall {
  public:
   RunningCall(const CallCase& call_case, HcclComm comm, aclrtStream stream, uint32_t rank, uint32_t size);
-  // True if what arrived is what the model says.
+  // Waits for the stream and compares the result with the model.
   void check();
 
  private:
   void* device(const Bytes& contents);
   void* blank(size_t bytes);
-  // Of messages, all-to-all and the like: how many elements go from one rank to another.
+  // The number of elements that go from one rank to another, in calls where it differs between ranks.
   uint64_t varied(uint32_t from, uint32_t to) const;
 
   CallCase case_;

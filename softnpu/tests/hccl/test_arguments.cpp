@@ -45,11 +45,11 @@ TEST_F(Arguments, WhatIsNoCommunicatorIsRefused) {
   void* const buffer = memory;
   for (void* const garbage :
        {static_cast<void*>(memory), reinterpret_cast<void*>(uintptr_t{16}), reinterpret_cast<void*>(~uintptr_t{0})}) {
-#define HCCL_BAD_COMM_CALL(function, call)                     \
-  {                                                            \
-    SCOPED_TRACE(#function);                                   \
-    EXPECT_HCCL_ERROR(HCCL_E_PARA, call);                      \
-    EXPECT_RECENT_ERROR("is no communicator of this process"); \
+#define HCCL_BAD_COMM_CALL(function, call)                        \
+  {                                                               \
+    SCOPED_TRACE(#function);                                      \
+    EXPECT_HCCL_ERROR(HCCL_E_PARA, call);                         \
+    EXPECT_RECENT_ERROR("is not a communicator of this process"); \
   }
 #include "hccl_bad_arguments.inc"
   }
@@ -89,7 +89,7 @@ TEST_F(Arguments, ValuesAreChecked) {
   EXPECT_HCCL_ERROR(HCCL_E_PARA, sum(buffer, buffer, 8, HCCL_DATA_TYPE_FP32, 4));
   EXPECT_RECENT_ERROR("'op' (4)");
   EXPECT_HCCL_ERROR(HCCL_E_NOT_SUPPORT, sum(buffer, buffer, 8, HCCL_DATA_TYPE_FP8E4M3));
-  EXPECT_RECENT_ERROR("float8_e4m3 cannot be reduced");
+  EXPECT_RECENT_ERROR("float8_e4m3 can be moved but not reduced");
   EXPECT_HCCL_ERROR(HCCL_E_PTR, sum(nullptr, buffer, 8));
   EXPECT_HCCL_ERROR(HCCL_E_PTR, sum(buffer, nullptr, 8));
   EXPECT_HCCL(sum(nullptr, nullptr, 0));
@@ -138,7 +138,7 @@ TEST_F(Arguments, ConfigurationsOfAllVersions) {
   for (const auto [bytes, version] : {Version{300, 5}, Version{312, 6}, Version{2232, 10}, Version{2248, 11}, Version{24, 1}}) {
     SCOPED_TRACE(version);
     alignas(8) char memory[4096];
-    std::memset(memory, 0xAB, sizeof memory);  // what lies behind the caller's version is not read
+    std::memset(memory, 0xAB, sizeof memory);  // bytes behind the caller's version must not be read
     HcclCommConfig config;
     HcclCommConfigInit(&config);
     std::strcpy(config.hcclCommName, "by name");
@@ -181,7 +181,7 @@ TEST_F(Arguments, Settings) {
   EXPECT_HCCL(HcclGetCommConfig(comm_, HCCL_DETERMINISTIC, &value));
   EXPECT_EQ(value.value, 2);
   EXPECT_EQ(HcclGetCommConfigCapability(), uint32_t(HCCL_COMM_CONFIG_RESERVED));
-  EXPECT_STREQ(HcclGetErrorString(HCCL_E_TIMEOUT), "a rank did not arrive in time");
+  EXPECT_STREQ(HcclGetErrorString(HCCL_E_TIMEOUT), "a rank did not respond in time");
   EXPECT_STREQ(HcclGetErrorString(HcclResult(-3)), "unknown error code");
   EXPECT_STREQ(HcclGetErrorString(HcclResult(1000)), "unknown error code");
 }

@@ -46,7 +46,7 @@ TEST_F(ChildStreams, CollectivesAreOrderedWithCopies) {
   EXPECT_ACL(aclrtMemcpyAsync(result, kCount * 4, buffer, kCount * 4, ACL_MEMCPY_DEVICE_TO_HOST, stream()));
   aclrtStreamStatus status{};
   EXPECT_ACL(aclrtStreamQuery(stream(), &status));
-  EXPECT_EQ(status, ACL_STREAM_STATUS_NOT_READY);  // the calls returned, nothing has run
+  EXPECT_EQ(status, ACL_STREAM_STATUS_NOT_READY);  // the calls have returned, but no task has run
   gate.open();
   ASSERT_EQ(synchronize(stream()), ACL_SUCCESS) << last_message();
   EXPECT_EQ(static_cast<float*>(result.get())[kCount - 1], total());
@@ -175,10 +175,10 @@ TEST_F(ChildGroups, HalvesOfFour) {
   EXPECT_EQ(none, nullptr);
   std::vector<uint32_t> wrong = {0, 1, 1};
   EXPECT_HCCL_ERROR(HCCL_E_PARA, HcclCreateSubCommConfig(&parent, 3, wrong.data(), 6, 0, nullptr, &none));
-  EXPECT_RECENT_ERROR("names rank 1 twice");
+  EXPECT_RECENT_ERROR("contains rank 1 twice");
   wrong = {0, 9};
   EXPECT_HCCL_ERROR(HCCL_E_PARA, HcclCreateSubCommConfig(&parent, 2, wrong.data(), 6, 0, nullptr, &none));
-  EXPECT_RECENT_ERROR("names rank 9");
+  EXPECT_RECENT_ERROR("contains rank 9; allowed: 0 to 3");
 }
 
 TEST(Groups, SubCommunicators) {

@@ -1,7 +1,10 @@
 #include "hccl/world.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "testing/temp_dir.h"
@@ -14,7 +17,21 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-constexpr int kRootInfos = 4;
+constexpr int kRootInfos = 8;  // communicators that one rank process can create
+
+constexpr std::string_view kHostVariable = "SOFTNPU_HCCL_HOST=";
+
+// The hosts of the ranks, separated by commas.
+std::string hosts_of(uint32_t size, const std::vector<Environment>& environments) {
+  std::string hosts;
+  for (uint32_t rank = 0; rank < size; ++rank) {
+    for (const std::string& entry : environments[environments.size() == 1 ? 0 : rank]) {
+      if (entry.starts_with(kHostVariable)) hosts += entry.substr(kHostVariable.size());
+    }
+    hosts += ",";
+  }
+  return hosts;
+}
 
 std::filesystem::path world_folder() { return variable("HCCL_TEST_FOLDER"); }
 
@@ -34,6 +51,7 @@ std::vector<Child> run_world(uint32_t size, const std::string& filter, const std
     environment.push_back("HCCL_TEST_FOLDER=" + folder.path().string());
     environment.push_back("HCCL_TEST_RANK=" + std::to_string(rank));
     environment.push_back("HCCL_TEST_SIZE=" + std::to_string(size));
+    environment.push_back("HCCL_TEST_HOSTS=" + hosts_of(size, environments));
     threads.emplace_back([&children, &filter, rank, environment] { children[rank] = run_child(filter, environment); });
   }
   for (std::thread& thread : threads) thread.join();
@@ -60,6 +78,21 @@ std::vector<Child> run_world(uint32_t size, const std::string& filter, const std
 
 uint32_t world_rank() { return static_cast<uint32_t>(std::atoi(variable("HCCL_TEST_RANK").c_str())); }
 uint32_t world_size() { return static_cast<uint32_t>(std::atoi(variable("HCCL_TEST_SIZE").c_str())); }
+
+std::vector<uint32_t> world_order() {
+  std::vector<std::string> hosts;
+  std::istringstream list(variable("HCCL_TEST_HOSTS"));
+  for (std::string host; std::getline(list, host, ',');) hosts.push_back(host);
+  hosts.resize(world_size());
+  std::vector<uint32_t> order;
+  for (uint32_t first = 0; first < hosts.size(); ++first) {
+    if (std::find(hosts.begin(), hosts.begin() + first, hosts[first]) != hosts.begin() + first) continue;
+    for (uint32_t rank = first; rank < hosts.size(); ++rank) {
+      if (hosts[rank] == hosts[first]) order.push_back(rank);
+    }
+  }
+  return order;
+}
 
 HcclRootInfo world_root_info() {
   static int next = 0;

@@ -5,7 +5,7 @@
 //   class ChildBarrier : public RankTest {};
 //   TEST_F(ChildBarrier, HoldsAllRanks) { ... rank(), size(), comm(), stream() ... }   // runs in every rank
 //
-// The parent process makes the root info and is no rank itself.
+// The parent process creates the root info and is not a rank itself.
 #pragma once
 
 #include <string>
@@ -18,21 +18,23 @@ namespace softnpu::test {
 
 using Environment = std::vector<std::string>;  // "NAME=value"
 
-// Starts ranks 0 to size-1 and waits for all. `environments` has one entry for all ranks, or one for each.
+// Starts ranks 0 to size-1 and waits for all. `environments` has one entry for all ranks, or one for each rank.
 std::vector<Child> run_world(uint32_t size, const std::string& filter, const std::vector<Environment>& environments = {{}});
 ::testing::AssertionResult world_passes(const char* expression, const std::vector<Child>& world);
 #define EXPECT_WORLD_PASSES(...) EXPECT_PRED_FORMAT1(::softnpu::test::world_passes, ::softnpu::test::run_world(__VA_ARGS__))
 
-// The call succeeds / gives exactly `code`; otherwise the recent error is shown.
+// The call succeeds, or returns exactly `code`; a failed check shows the recent error.
 #define EXPECT_HCCL(call) EXPECT_PRED_FORMAT2(::softnpu::test::gives, HCCL_SUCCESS, call)
 #define ASSERT_HCCL(call) ASSERT_PRED_FORMAT2(::softnpu::test::gives, HCCL_SUCCESS, call)
 #define EXPECT_HCCL_ERROR(code, call) EXPECT_PRED_FORMAT2(::softnpu::test::gives, code, call)
 ::testing::AssertionResult gives(const char*, const char* expression, HcclResult expected, HcclResult code);
 
-// What the parent said.
+// What the parent passed to this rank.
 uint32_t world_rank();
 uint32_t world_size();
-// Each call gives the next one: a root info is for one communicator.
+// The order in which reductions combine the ranks: host by host, where SOFTNPU_HCCL_HOST of the environments names the hosts.
+std::vector<uint32_t> world_order();
+// A root info is for one communicator; each call returns the next one.
 HcclRootInfo world_root_info();
 
 // A rank on the device of its number, without a communicator.
@@ -43,7 +45,7 @@ class LoneRankTest : public ::testing::Test {
 
   uint32_t rank() const { return world_rank(); }
   uint32_t size() const { return world_size(); }
-  // What the stream reports; takes the message into last_message().
+  // Synchronizes the stream, and stores the message of a failure for last_message().
   aclError synchronize(aclrtStream stream);
   const std::string& last_message() const { return message_; }
 
@@ -51,7 +53,7 @@ class LoneRankTest : public ::testing::Test {
   std::string message_;
 };
 
-// A rank with the communicator of all, and a stream.
+// A rank with a communicator of all ranks and a stream.
 class RankTest : public LoneRankTest {
  protected:
   void SetUp() override;
@@ -74,7 +76,7 @@ class RankTest : public LoneRankTest {
   Stream stream_;
 };
 
-// A folder that all ranks of a world see, for signs between them. `name` exists once somebody gave the sign.
+// Signs between the ranks of a world. A sign is a file in a folder that all ranks see.
 void give_sign(const std::string& name);
 bool wait_for_sign(const std::string& name, milliseconds limit = kPatience);
 

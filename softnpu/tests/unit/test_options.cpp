@@ -2,12 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "in_child.h"
 #include "runtime/base/log.h"
 #include "runtime/base/options.h"
+#include "testing/option_rows.h"
 
 namespace softnpu {
 namespace {
@@ -121,15 +120,7 @@ TEST(Options, NamesAndListsAreRead) {
   EXPECT_NE(with({{"SOFTNPU_MEMORY_CHECK", "none,poison"}}, [](const Options&) { return ""; }).printed, "");
 }
 
-TEST(Options, AreDocumented) {
-  std::ifstream file(SOFTNPU_DOCS_DIR "/environment.md");
-  std::stringstream content;
-  content << file.rdbuf();
-  for (const OptionDoc& doc : option_docs()) {
-    const std::string row = text("| `", doc.name, "` | ", doc.values, " | ", doc.standard, " | ", doc.effect, " |\n");
-    EXPECT_NE(content.str().find(row), std::string::npos) << "docs/environment.md lacks this row:\n" << row;
-  }
-}
+TEST(Options, AreDocumented) { test::expect_documented(option_docs()); }
 
 }  // namespace
 }  // namespace softnpu

@@ -2,15 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
+#include <cstring>
 #include <limits>
-#include <sstream>
 
+#include "hccl/header.h"
 #include "hccl/net/interfaces.h"
 #include "hccl/net/sha256.h"
 #include "hccl/options.h"
 #include "hccl/reduce.h"
 #include "hccl/root_info.h"
+#include "hccl/topology.h"
+#include "testing/option_rows.h"
 
 namespace softnpu::hccl {
 namespace {
@@ -47,6 +49,7 @@ TEST(Interfaces, OrdinaryOnesByNameThenDockerThenLoopback) {
   EXPECT_EQ(choose_interface({loopback}, "", false), "127.0.0.1");
   EXPECT_EQ(choose_interface({}, "", false), "");
   EXPECT_EQ(choose_interface({first, second, other}, "", true), "fd00::1");
+  EXPECT_EQ(choose_interface({loopback, docker, other}, "", false), "fd00::1");
   EXPECT_EQ(choose_interface({first, second}, "eth", false), "10.0.0.2");
   EXPECT_EQ(choose_interface({first, second}, "=eth", false), "");
   EXPECT_EQ(choose_interface({first, second}, "=eth0,x", false), "10.0.0.2");
@@ -55,12 +58,12 @@ TEST(Interfaces, OrdinaryOnesByNameThenDockerThenLoopback) {
 }
 
 TEST(RootInfo, IsReadAsItWasWritten) {
-  MeetingPoint point;
+  RendezvousPoint point;
   point.endpoint = {"fd00::1", 4321};
   fill_random(point.secret.data(), point.secret.size());
   HcclRootInfo info;
   write_root_info(point, &info);
-  Result<MeetingPoint> read = read_root_info(info);
+  Result<RendezvousPoint> read = read_root_info(info);
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read.value().endpoint.to_text(), "[fd00::1]:4321");
   EXPECT_EQ(read.value().secret, point.secret);
@@ -92,15 +95,41 @@ TEST(Reduce, NanWinsAndHalvesRoundOnce) {
   EXPECT_EQ(sum[0], 0x6801);
 }
 
-TEST(Options, TheDocumentHasTheirRows) {
-  std::ifstream file(SOFTNPU_DOCS_DIR "/environment.md");
-  std::stringstream content;
-  content << file.rdbuf();
-  for (const OptionDoc& doc : option_docs()) {
-    const std::string row = text("| `", doc.name, "` | ", doc.values, " | ", doc.standard, " | ", doc.effect, " |\n");
-    EXPECT_NE(content.str().find(row), std::string::npos) << "docs/environment.md lacks this row:\n" << row;
-  }
+// The partial results of float16 are float32: a chain of reductions rounds once, too.
+TEST(Reduce, PartialResultsAreNotRounded) {
+  const uint16_t big[] = {0x6800}, one[] = {0x3C00};  // 2048 and 1
+  float partial[1];
+  uint16_t sum[1];
+  const void* first[] = {big, one};
+  find_reduce(HCCL_DATA_TYPE_FP16, HCCL_REDUCE_SUM, {.destination = true})(partial, first, 2, 1);
+  EXPECT_EQ(partial[0], 2049.0F);
+  const void* second[] = {partial, one};
+  find_reduce(HCCL_DATA_TYPE_FP16, HCCL_REDUCE_SUM, {.source = true})(sum, second, 2, 1);
+  EXPECT_EQ(sum[0], 0x6801);  // 2050
+  EXPECT_EQ(partial_size(HCCL_DATA_TYPE_FP16), 4u);
+  EXPECT_EQ(partial_size(HCCL_DATA_TYPE_INT64), 8u);
 }
+
+TEST(Topology, HostsAreOrderedByTheirLowestRank) {
+  const Topology mixed({"b", "a", "b", "b", "a"});
+  EXPECT_EQ(mixed.order(), (std::vector<uint32_t>{0, 2, 3, 1, 4}));
+  EXPECT_EQ(mixed.host_of(4), 1u);
+  EXPECT_EQ(mixed.index_of(4), 1u);
+  EXPECT_EQ(mixed.width(), 2u);
+  EXPECT_TRUE(mixed.is_mixed());
+  EXPECT_FALSE(Topology({"a", "a", "a"}).is_mixed());
+  EXPECT_FALSE(Topology({"a", "b", "c"}).is_mixed());
+}
+
+TEST(Header, DamagedBytesAreNoHeader) {
+  Header expected;
+  Header received;
+  std::memset(static_cast<void*>(&received), 0x5A, sizeof received);
+  EXPECT_EQ(check_header(received, expected, 1, 0).code(), HCCL_E_TCP_TRANSFER);
+  EXPECT_TRUE(check_header(expected, expected, 1, 0).ok());
+}
+
+TEST(Options, AreDocumented) { test::expect_documented(option_docs()); }
 
 }  // namespace
 }  // namespace softnpu::hccl
