@@ -3,6 +3,7 @@ both."""
 
 import gc
 import itertools
+import json
 import statistics
 import time
 from dataclasses import dataclass
@@ -33,48 +34,71 @@ class Outcome:
     npu_us: float
 
 
-def _block(job, count, synchronize, calling_thread):
+@dataclass(frozen=True)
+class Side:
+    """One of the two sides of a comparison: a job, and the function that waits for its end."""
+
+    job: object
+    wait: object
+
+
+def _idle():
+    pass
+
+
+def _block(side, count, calling_thread=False, clock=time.perf_counter):
     calls = itertools.repeat(None, count)
-    begin = time.perf_counter()
+    begin = clock()
     for _ in calls:
-        job()
-    returned = time.perf_counter()
-    synchronize()
-    return ((returned if calling_thread else time.perf_counter()) - begin) / count
+        side.job()
+    returned = clock()
+    side.wait()
+    return ((returned if calling_thread else clock()) - begin) / count
 
 
-def _calls_per_block(job, synchronize):
+def _calls_per_block(side):
     count = 1
     while True:
-        seconds = _block(job, count, synchronize, False) * count
+        seconds = _block(side, count) * count
         if seconds > BLOCK_SECONDS / 2 or count >= 1 << 14:
             return max(1, round(count * BLOCK_SECONDS / max(seconds, BLOCK_SECONDS / 2)))
         count *= 2
 
 
-def compare(case, rounds, warm_up=20):
-    """The outcome of `rounds` rounds after `warm_up` calls on each side."""
-    cpu, npu = case.make("cpu"), case.make("npu")
-    idle = lambda: None  # noqa: E731
-    for job, wait in ((cpu, idle), (npu, torch.npu.synchronize)):
+def interleave(base, other, rounds, warm_up=20, calling_thread=False, clock=time.perf_counter):
+    """Seconds of a job on both sides, (other, base), for each of `rounds` rounds after `warm_up` jobs on each side."""
+    for side in (base, other):
         for _ in range(warm_up):
-            job()
-        wait()
-    count = _calls_per_block(cpu, idle)
-    _block(npu, count, torch.npu.synchronize, False)
+            side.job()
+        side.wait()
+    count = _calls_per_block(base)
+    _block(other, count)
     pairs = []
     gc.collect()
     gc.disable()
     try:
         for _ in range(rounds):
-            first = _block(cpu, count, idle, False)
-            npus = [_block(npu, count, torch.npu.synchronize, case.calling_thread) for _ in range(2)]
-            cpus = [first, _block(cpu, count, idle, False)]
-            pairs.append((statistics.mean(npus), statistics.mean(cpus)))
+            first = _block(base, count, clock=clock)
+            others = [_block(other, count, calling_thread, clock) for _ in range(2)]
+            pairs.append((statistics.mean(others), statistics.mean([first, _block(base, count, clock=clock)])))
     finally:
         gc.enable()
+    return pairs
+
+
+def compare(case, rounds, warm_up=20):
+    """The outcome of `rounds` rounds after `warm_up` calls on each side."""
+    cpu, npu = Side(case.make("cpu"), _idle), Side(case.make("npu"), torch.npu.synchronize)
+    pairs = interleave(cpu, npu, rounds, warm_up, case.calling_thread)
     return Outcome(
         ratio=statistics.median(npu / cpu for npu, cpu in pairs),
         cpu_us=statistics.median(cpu for _, cpu in pairs) * 1e6,
         npu_us=statistics.median(npu for npu, _ in pairs) * 1e6,
     )
+
+
+def save(results, path):
+    """Writes the results to a JSON file, if there is a path."""
+    if path:
+        with open(path, "w") as file:
+            json.dump(results, file, indent=1)

@@ -9,7 +9,8 @@ Every function is called in two phases, `aclnnXGetWorkspaceSize(..., &workspaceS
 `aclnnX(workspace, workspaceSize, executor, stream)`. `!` marks an output, `?` an argument that may be null, `[]` a list.
 
 The kernel is an ATen overload on the CPU, or a function of this device (*own*). *engine*: small tensors are computed by the
-device's own loops. *sync*: phase two waits for the work and updates the view shape of the outputs.
+device's own loops. *sync*: phase two waits for the work and updates the view shape of the outputs. *widened*: half precision is
+computed in float32, and each result is rounded once.
 
 Phase one refuses a call that violates a rule. `weight[V, D]` gives a shape: a letter stands for the same size everywhere, `I...`
 for any number of sizes. For functions without rules, ATen's shape functions or the kernel check the shapes."""
@@ -29,6 +30,6 @@ def documentation(functions: Sequence[DeviceFunction]) -> str:
     for function in sorted(functions, key=lambda item: item.name):
         parameters = ", ".join(f"{parameter.type} {parameter.name}" for parameter in function.parameters)
         kernel = str(function.aten.function.func.name) if function.aten else f"own: {function.kernel}"
-        marks = ["engine"] * bool(function.engine) + ["sync"] * function.sync
+        marks = ["engine"] * bool(function.engine) + ["sync"] * function.sync + ["widened"] * bool(function.widening)
         lines.append(f"| {function.name} | `{parameters}` | {', '.join([kernel, *marks])} | {rules_text(function)} |")
     return "\n".join(lines) + "\n"

@@ -8,7 +8,7 @@ from aten_schemas import aten
 from c_text import call_text, join_name
 from device_kernels import cpu_namespace, has_meta, is_method_only, kernel_call
 from device_rules import dtype_bits, rule_lines
-from device_table import DeviceFunction
+from device_table import DeviceFunction, Widening
 from device_types import build_method, c_type, is_quick, kernel_type, parameter_kind, positions
 from op_types import Parameter
 
@@ -95,6 +95,8 @@ def operation_lines(function: DeviceFunction) -> list[str]:
         lines.append(f"constexpr ParameterInfo parameters_{name}[] = {{\n    " + ",\n    ".join(infos) + "};")
     if function.rules:
         lines += rule_lines(function)
+    if function.widening:
+        lines.append(widening_line(function, function.widening))
     rules = {"broadcast": "kBroadcast", "broadcast_into": "kBroadcastInto", "same": "kSame"}
     rule = rules.get(function.shapes or "", "kNone")
     fields = {
@@ -110,6 +112,7 @@ def operation_lines(function: DeviceFunction) -> list[str]:
         "promotes": str(function.promotes).lower(),
         "shapes": f"ShapeRule::{rule}",
         "rules": f"&rules_{name}" if function.rules else "nullptr",
+        "widening": f"&widening_{name}" if function.widening else "nullptr",
         "sync": str(function.sync).lower(),
         "outputs": f"OutputLayout::{output_layout(function)}",
         "heavy": str(function.heavy).lower(),
@@ -117,6 +120,22 @@ def operation_lines(function: DeviceFunction) -> list[str]:
     }
     lines.append(f"constexpr Operation operation_{name} = {{")
     return [*lines, *(f"    .{key} = {value}," for key, value in fields.items()), "};"]
+
+
+def widening_line(function: DeviceFunction, widening: Widening) -> str:
+    numbers, _ = positions(function)
+
+    def bits(names: Iterable[str]) -> str:
+        return f"{sum(1 << numbers[name] for name in names):#x}"
+
+    fields = {
+        "unless_native": str(widening.native).lower(),
+        "mixed": str(widening.mixed).lower(),
+        "outputs": str(function.aten is not None and not function.results).lower(),
+        "parts": bits(widening.parts),
+        "broadcasts": bits(widening.broadcasts),
+    }
+    return f"constexpr Widening widening_{function.name} = {{{', '.join(f'.{key} = {value}' for key, value in fields.items())}}};"
 
 
 def is_elementwise(function: DeviceFunction) -> bool:

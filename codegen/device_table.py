@@ -28,12 +28,23 @@ DEVICE_WORDS = {
     "overlaps": ("", "nothing"),
     "checks_values": ("", "nothing"),
     "heavy": ("", "nothing"),
+    "widened": (r"(?:native\b ?)?(?:mixed\b ?)?(?:by \w+\??(?:, *\w+\??)*)?", "any of native, mixed, by a, b"),
     "unused": (r"\w+(?:, *\w+)*", "names with commas between them"),
     "dtypes": (DTYPE_LIST, f"one or more of {', '.join(DTYPE_WORDS)}"),
     "promoted": (DTYPE_LIST, f"one or more of {', '.join(DTYPE_WORDS)}"),
     "shapes": (".+", "a rule or patterns"),
     "where": (".+", "conditions"),
 }
+
+
+@dataclass(frozen=True)
+class Widening:
+    """The float32 copies that the kernel gets of tensors of half precision."""
+
+    native: bool  # not for types that the processor multiplies itself
+    mixed: bool  # the kernel takes half precision and float32 together
+    parts: tuple[str, ...]  # a large call runs in parts of the first dimension of these tensors
+    broadcasts: tuple[str, ...]  # those of them that may have no such dimension
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,7 @@ class DeviceFunction:
     promotes: bool  # `dtypes` holds if one of the tensors has such a dtype
     shapes: str | None  # a word of SHAPE_RULES
     rules: Rules  # further conditions on shapes, dtypes and numbers
+    widening: Widening | None
 
     @property
     def outputs(self) -> tuple[Parameter, ...]:
@@ -107,7 +119,7 @@ def read_device_row(row: Row) -> DeviceFunction:
         row, row.key, parameters, bound, kernel, kernel_arguments, results,
         fields.get("engine"), "sync" in fields, "dense" in fields, "overlaps" in fields, "checks_values" in fields,
         "heavy" in fields, tuple(fields.get("dtypes", fields.get("promoted", "")).split()),
-        "promoted" in fields, shapes, read_rules(row, fields, scope),
+        "promoted" in fields, shapes, read_rules(row, fields, scope), read_widening(row, fields, scope),
     )  # fmt: skip
 
 
@@ -119,6 +131,25 @@ def read_rules(row: Row, fields: dict[str, str], scope: Scope) -> Rules:
     if "where" not in fields:
         return rules
     return Rules(patterns, read_conditions(row, fields["where"], scope, rules.letters, DTYPE_WORDS))
+
+
+def read_widening(row: Row, fields: dict[str, str], scope: Scope) -> Widening | None:
+    """The words behind `widened`."""
+    if "widened" not in fields:
+        return None
+    if "sync" in fields:
+        row.fail("`widened` and `sync` exclude each other: a float32 copy of an output has no room for another shape")
+    words, _, names = fields["widened"].partition("by ")
+    found = re.findall(r"(\w+)(\??)", names)
+    for name, _ in found:
+        if name not in scope or scope[name].base != "Tensor" or scope[name].is_list:
+            row.fail(f"`{name}` behind `widened` is no tensor of the function")
+    return Widening(
+        "native" in words.split(),
+        "mixed" in words.split(),
+        tuple(name for name, _ in found),
+        tuple(name for name, mark in found if mark),
+    )
 
 
 def read_parameter(row: Row, text: str) -> Parameter:

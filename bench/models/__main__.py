@@ -8,14 +8,13 @@ The geometric mean and the worst ratio have bars; the exit status is 1 if one is
 """
 
 import argparse
-import json
 import statistics
 import sys
 
 import torch
 from torch import nn
 
-from bench.measure import Case, compare
+from bench.measure import Case, compare, save
 from bench.models.networks import LanguageLSTM, Transformer, UNet, mobilenet_v2, resnet18
 
 MEAN_BAR, MEAN_STRETCH, WORST_BAR = 0.90, 0.80, 1.10
@@ -53,15 +52,18 @@ def _build(name, device):
     return model, inputs, targets, optimizer(model.parameters(), lr=1e-3)
 
 
+def loss_of(name, output, targets):
+    output = output.flatten(0, 1) if name in ("LSTM", "BERT", "GPT") else output
+    return nn.functional.cross_entropy(output, targets.view(output.shape[:1] + output.shape[2:]))
+
+
 def _training(name):
     def make(device):
         model, inputs, targets, optimizer = _build(name, device)
 
         def step():
             optimizer.zero_grad()
-            output = model(inputs)
-            output = output.flatten(0, 1) if name in ("LSTM", "BERT", "GPT") else output
-            loss = nn.functional.cross_entropy(output, targets.view(output.shape[:1] + output.shape[2:]))
+            loss = loss_of(name, model(inputs), targets)
             loss.backward()
             optimizer.step()
             return loss.item()
@@ -125,9 +127,7 @@ def main():
                 f"geometric mean {mean:.3f} (bar {MEAN_BAR}, stretch {MEAN_STRETCH}), worst {max(ratios):.2f} (bar {WORST_BAR})"
                 f"{'  MISSED' if over else ''}"
             )
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(results, file, indent=1)
+    save(results, options.json)
     sys.exit(missed)
 
 

@@ -9,14 +9,13 @@ A case that misses its bar is marked, and the exit status is 1.
 """
 
 import argparse
-import json
 import shlex
 import statistics
 import sys
 
 import torch
 
-from bench.measure import compare
+from bench.measure import compare, save
 from bench.plugin.cases import CASES, MEDIAN_OF_SMALL, SMALL_CASES
 from bench.plugin.import_time import IMPORT_CASE, import_ratio
 
@@ -80,9 +79,7 @@ def main():
     if IMPORT_CASE[0].startswith(options.case):
         entry = row(IMPORT_CASE[0], 1, None, *IMPORT_CASE[1:])
         results.append(show({**entry, "ratio": min(import_ratio() for _ in range(options.runs))}))
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(results, file, indent=1)
+    save(results, options.json)
     sys.exit(any(entry["bar"] is not None and entry["ratio"] > entry["bar"] for entry in results))
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torchgen")
 ROOT = Path(__file__).resolve().parents[2]
 GENERATOR = ROOT / "codegen" / "device_ops.py"
 
@@ -18,7 +17,8 @@ aclnnStdMean(Tensor self, int[]? dim, Tensor! stdOut, Tensor! meanOut): std_mean
 aclnnNonzero(Tensor self, Tensor! out): nonzero(self) | sync
 aclnnFloor(Tensor self, Tensor other, Tensor! out): div.out_mode(self, other, "floor", out) | dtypes real
 aclnnX(Tensor? t, Tensor[] l, Scalar? s, int[]? i, float[] f, bool[] b, str m, dtype d, uint64 u, float g, Tensor! o): kernel mine
-aclnnY(Tensor a, int8 cubeMathType, Tensor! out): kernel other(a, out)
+aclnnY(Tensor a, int8 cubeMathType, Tensor! out): kernel other(a, out) | widened
+aclnnMm(Tensor self, Tensor mat2, Tensor! out, int8 cubeMathType): mm.out(self, mat2, out) | widened native by self?, out
 """
 
 
@@ -100,6 +100,13 @@ def test_operations_carry_what_phase_one_checks(generated):
     assert ".meta = meta_aclnnAdd," in text and "meta_aclnnRoll" not in text
 
 
+def test_only_an_out_kernel_needs_outputs_in_float32(generated):
+    text = entries(generated)
+    assert ".unless_native = true, .mixed = false, .outputs = true, .parts = 0x5, .broadcasts = 0x1" in text
+    assert ".unless_native = false, .mixed = false, .outputs = false, .parts = 0x0, .broadcasts = 0x0" in text
+    assert text.count(".widening = &widening_") == 2
+
+
 def test_files_stay_untouched_when_nothing_changes(generated):
     before = {path: path.stat().st_mtime_ns for path in (generated / "src").iterdir()}
     assert generate("--table", generated / "aclnn.yaml", "--out", generated).returncode == 0
@@ -117,7 +124,7 @@ def test_mistake_is_one_sentence(tmp_path):
 def test_documentation_is_checked(generated, tmp_path):
     docs = tmp_path / "aclnn.md"
     assert generate("--table", generated / "aclnn.yaml", "--docs", docs).returncode == 0
-    assert "8 functions in libopapi.so" in docs.read_text()
+    assert "9 functions in libopapi.so" in docs.read_text()
     assert generate("--table", generated / "aclnn.yaml", "--check", docs).returncode == 0
     docs.write_text("old")
     result = generate("--table", generated / "aclnn.yaml", "--check", docs)

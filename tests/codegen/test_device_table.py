@@ -1,37 +1,10 @@
 """The device table is type-checked, and a mistake is one sentence that names file, line, row, parameter and both types."""
 
-import sys
-from pathlib import Path
-
+import device_table
 import pytest
+import table_rows
 
-pytest.importorskip("torchgen")
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "codegen"))
-
-import device_table  # noqa: E402
-import table_rows  # noqa: E402
-
-DEVICE = {
-    "add": "aclnnAdd(Tensor self, Tensor other, Scalar alpha, Tensor! out): add.out(self, other, alpha, out) | engine add",
-    "inplace": "aclnnInplaceAdd(Tensor! selfRef, Tensor other, Scalar alpha): add_.Tensor(selfRef, other, alpha)",
-    "adds": "aclnnAdds(Tensor self, Scalar other, Scalar alpha, Tensor! out): add.Scalar_out(self, other, alpha, out)",
-    "softmax": "aclnnSoftmax(Tensor self, int dim, Tensor! out): _softmax.out(self, dim, false, out) | dtypes floating",
-    "mm": "aclnnMm(Tensor self, Tensor mat2, Tensor! out, int8 cubeMathType): mm.out(self, mat2, out)",
-    "roll": "aclnnRoll(Tensor x, int[] shifts, int[] dims, Tensor! out): roll(x, shifts, dims)",
-    "nonzero": "aclnnNonzero(Tensor self, Tensor! out): nonzero(self) | sync",
-    "norm": "aclnnNorm(Tensor x, Tensor? weight, double eps, Tensor! y, Tensor!? mean): kernel norm | shapes broadcast",
-    "foreach": "aclnnForeachAdd(Tensor[] x1, Tensor[] x2, Scalar alpha, Tensor![] out): kernel foreach_add(x1, x2, alpha, out)",
-    "index": "aclnnIndex(Tensor self, Tensor?[] indices, Tensor! out): index.Tensor_out(self, indices, out)",
-    "vector_norm": "aclnnVectorNorm(Tensor self, Scalar ord, int[]? dims, bool keep, dtype dtype, Tensor! out): "
-    "linalg_vector_norm.out(self, ord, dims, keep, dtype, out)",
-}
-
-
-def device(tmp_path, *rows):
-    path = tmp_path / "aclnn.yaml"
-    path.write_text("\n".join(rows or DEVICE.values()))
-    return device_table.read_device_table(path)
+from tests.codegen.device_rows import DEVICE, device
 
 
 def test_device_rows_of_each_kind(tmp_path):
@@ -47,6 +20,20 @@ def test_device_rows_of_each_kind(tmp_path):
     assert table["aclnnNonzero"].sync
     assert table["aclnnSoftmax"].dtypes == ("floating",)
     assert [output.name for output in norm.outputs] == ["y", "mean"]
+
+
+def test_widened_takes_words_and_tensors(tmp_path):
+    row = DEVICE["mm"]
+    expected = {
+        "": (False, False, (), ()),
+        " native": (True, False, (), ()),
+        " mixed by self": (False, True, ("self",), ()),
+        " native mixed by self?, mat2, out": (True, True, ("self", "mat2", "out"), ("self",)),
+    }
+    for words, fields in expected.items():
+        widening = device(tmp_path, f"{row} | widened{words}")["aclnnMm"].widening
+        assert (widening.native, widening.mixed, widening.parts, widening.broadcasts) == fields
+    assert device(tmp_path, row)["aclnnMm"].widening is None
 
 
 def test_literals_take_the_type_of_the_parameter(tmp_path):
@@ -172,6 +159,18 @@ DEVICE_MISTAKES = {
     "word with a value": (
         "aclnnX(Tensor self, Tensor! out): neg.out(self, out) | sync later",
         "`sync` is followed by `later`, but nothing is expected",
+    ),
+    "widened tensor that is none": (
+        "aclnnX(Tensor self, Tensor! out): neg.out(self, out) | widened by self, other",
+        "`other` behind `widened` is no tensor of the function",
+    ),
+    "widened with another word": (
+        "aclnnX(Tensor self, Tensor! out): neg.out(self, out) | widened always",
+        "`widened` is followed by `always`, but any of native, mixed, by a, b is expected",
+    ),
+    "widened and sync": (
+        "aclnnX(Tensor self, Tensor! out): nonzero.out(self, out) | sync | widened",
+        "`widened` and `sync` exclude each other",
     ),
     "word twice": ("aclnnX(Tensor self, Tensor! out): neg.out(self, out) | sync | sync", "`sync` is given twice"),
     "list for a kernel": ("aclnnX(Tensor self, Tensor! out): [neg.out]", "a single value is expected"),

@@ -1,15 +1,12 @@
 """A row of ops.yaml becomes every form of its operator. A wrong row stops the generator with one sentence."""
 
-import sys
 from pathlib import Path
 
+import plugin_ops
 import pytest
+import registered
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "codegen"))
-
-import plugin_ops  # noqa: E402
-import registered  # noqa: E402
 
 DEVICE = """\
 aclnnSoftLinalgInvEx(Tensor self, Tensor! inverse, Tensor! info): linalg_inv_ex.inverse(self, false, inverse, info)

@@ -5,12 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from rooms import problems, read_rooms, uses_of
+from table_rows import TableError
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "codegen"))
-
-from rooms import problems, read_rooms, uses_of  # noqa: E402
-from table_rows import TableError  # noqa: E402
 
 TREE = {
     "csrc/base/log.h": "",

@@ -1,17 +1,14 @@
 """The fast shape rule of an operator gives the dtype, sizes and strides that the CPU gives."""
 
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import torch_npu  # noqa: F401
+from device_table import read_device_table
+from plugin_table import read_plugin_table
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "codegen"))
-
-from device_table import read_device_table  # noqa: E402
-from plugin_table import read_plugin_table  # noqa: E402
 
 DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64,

@@ -103,6 +103,29 @@ def values_are_free(sample, run):
     return False
 
 
+def in_float32(leaf):
+    is_half = isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float16, torch.bfloat16)
+    return leaf.detach().float().requires_grad_(leaf.requires_grad) if is_half else leaf
+
+
+def is_that_of_float32(sample, run, npu, tolerance):
+    """Whether npu's values in half precision are those of the CPU in float32, rounded: some kernels of the CPU for half precision
+    round between their steps, npu rounds once. `npu`: the result, and the memory of the arguments."""
+    if not hasattr(sample, "transform"):
+        return False
+    placement = Placement(sample.transform(in_float32), "cpu")
+    cpu = attempt("cpu", lambda: run(placement))
+    wanted, tree = _pytree.tree_flatten([cpu.result, placement.memory()])
+    found = _pytree.tree_leaves(npu)
+    if cpu.error or len(wanted) != len(found):
+        return False
+    halves = (torch.float16, torch.bfloat16)
+    pairs = zip(wanted, found, strict=True)
+    rounded = [one.to(other.dtype) if getattr(other, "dtype", None) in halves else one for one, other in pairs]
+    result, memory = _pytree.tree_unflatten(rounded, tree)
+    return difference(npu[0], result, tolerance) is None and difference(npu[1], memory, tolerance, device="cpu") is None
+
+
 def refusal(npu, cpu, same_type=True, same_text=False):
     """The difference between two outcomes' exceptions; "" if both failed alike, None if neither failed."""
     if cpu.error is None:
@@ -156,6 +179,8 @@ def compare_call(sample, run, tolerance, same_type=True):
         return found
     if not tolerance.values:
         return found
+    if is_that_of_float32(sample, run, [npu.result, there.memory()], tolerance):
+        return None
     free = dataclasses.replace(tolerance, values=False)
     if difference(npu.result, cpu.result, free) is None and values_are_free(sample, lambda p: [run(p), p.memory()]):
         return None
@@ -227,9 +252,9 @@ def layout(info, dtype, count):
 
 
 def upstream_gradients(outputs):
-    """Fixed gradients of results."""
+    """Fixed gradients of results: the same numbers in all floating dtypes."""
     generator = torch.Generator().manual_seed(SEED)
-    return [torch.randn(t.shape, generator=generator).to(t.dtype).to(t.device) for t in outputs]
+    return [torch.randn(t.shape, generator=generator).bfloat16().to(t.dtype).to(t.device) for t in outputs]
 
 
 def gradients(placement, function, process=lambda result: result, parameters=()):

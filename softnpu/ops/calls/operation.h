@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "ops/checks/rules.h"
 #include "ops/objects/objects.h"
@@ -33,6 +34,11 @@ struct ParameterInfo {
   bool optional_elements = false;  // elements of the list may be null
 
   bool is_tensor() const { return kind == ParameterKind::kTensor || kind == ParameterKind::kTensorList; }
+  // Whether the kernel reads the value that the client gives. aclnn names outputs that are read too selfRef, varRef and so on.
+  bool is_read() const {
+    const std::string_view text = name;
+    return !written || text.ends_with("Ref") || text == "self";
+  }
 };
 
 enum class ShapeRule : uint8_t {
@@ -49,6 +55,15 @@ enum class OutputLayout : uint8_t {
   kDense,        // the kernel writes as if its outputs were dense
 };
 
+// How a function computes in half precision: its kernel gets float32 copies of the tensors (widening.h).
+struct Widening {
+  bool unless_native;   // not for types that the processor multiplies itself
+  bool mixed;           // the kernel takes half-precision and float32 tensors together
+  bool outputs;         // the kernel writes its outputs in place, so they need float32 copies too. Others convert when they store
+  uint64_t parts;       // one bit per single tensor: a large call runs in parts of their first dimension; 0: it runs as a whole
+  uint64_t broadcasts;  // those of `parts` that are split only if they have the rank and first size of the others
+};
+
 // One constant per function.
 struct Operation {
   SoftnpuTaskKind task;  // its name is the function's
@@ -62,7 +77,8 @@ struct Operation {
   uint64_t dtypes;  // allowed types of the first tensor, one bit per aclDataType; 0: any
   bool promotes;    // it is enough if one tensor has an allowed type
   ShapeRule shapes;
-  const Rules* rules;  // null if the row has none
+  const Rules* rules;        // null if the row has none
+  const Widening* widening;  // null if the kernel gets tensors of half precision as they are
   bool sync;
   OutputLayout outputs;
   bool heavy;        // an element takes several times as long as in an elementwise kernel

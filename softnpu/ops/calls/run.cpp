@@ -7,6 +7,7 @@
 #include "ops/calls/alias.h"
 #include "ops/calls/executor.h"
 #include "ops/calls/scope.h"
+#include "ops/calls/widening.h"
 #include "ops/checks/chip_limits.h"
 #include "runtime/base/message.h"
 
@@ -82,7 +83,7 @@ void run_on(Executor& executor, at::Tensor* tensors) {
   if (is_limited()) [[unlikely]] {
     run_within_limits(executor, tensors);
   } else {
-    executor.operation->run(Arguments(executor, tensors));
+    run_operation(executor, tensors);
   }
 }
 
@@ -109,8 +110,8 @@ bool is_same_view(const TensorView& a, const TensorView& b) {
 }
 
 // Whether the kernel changes the view while it may still read it: a write to another output does so for an output, a write to any
-// output for an input. ATen does not notice that, since each tensor of a call has a storage of its own. Elements of lists are not
-// checked.
+// output for an input. ATen does not notice that, since each tensor of a call has a storage of its own. Outputs in
+// lists are not checked.
 bool is_overwritten(const Executor& executor, const ParameterInfo& parameter, uint32_t view) {
   const Operation& operation = *executor.operation;
   uint32_t output = 0;

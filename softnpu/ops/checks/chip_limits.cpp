@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/calls/alias.h"
+#include "ops/calls/widening.h"
 
 namespace softnpu::ops {
 namespace {
@@ -48,12 +48,6 @@ bool uses_cube(const Operation& operation) {
 bool is_addend(const Operation& operation, const ParameterInfo& parameter) {
   const std::string_view name = parameter.name;
   return name == "bias" || (name == "self" && operation.scalar_count > 0);
-}
-
-// Whether the operator reads and writes the parameter. aclnn names such parameters selfRef, varRef and so on.
-bool is_read_too(const ParameterInfo& parameter) {
-  const std::string_view name = parameter.name;
-  return name.ends_with("Ref") || name == "self";
 }
 
 bool imitates_chip() { return (__atomic_load_n(driver()->limits, __ATOMIC_RELAXED) & SOFTNPU_LIMITS_CHIP) != 0; }
@@ -105,7 +99,7 @@ class SaturatedRun {
   }
 
  private:
-  void run() { operation_.run(Arguments(executor_, arguments_.data())); }
+  void run() { run_operation(executor_, arguments_.data()); }
 
   bool writes_saturating_type() const {
     bool writes = false;
@@ -120,8 +114,7 @@ class SaturatedRun {
     const aclDataType dtype = executor_.views[number].dtype;
     if (contains(types_, dtype)) {
       if (parameter.written) results_.push_back(tensor);
-      const bool is_read = !parameter.written || is_read_too(parameter);
-      if (is_read && !is_finite(tensor)) {
+      if (parameter.is_read() && !is_finite(tensor)) {
         finite_arguments_ = false;
         tensor = parameter.written ? tensor.nan_to_num_() : at::nan_to_num(tensor);
       }
@@ -176,7 +169,7 @@ void run_within_limits(const Executor& executor, at::Tensor* tensors) {
   const void* memory = memory_of(executor);
   const bool saturated = memory != nullptr && driver()->saturates(memory);
   const Types types = saturated ? kFloating : chip ? kHalf : 0;
-  if (types == 0 || memory == nullptr) return executor.operation->run(Arguments(executor, tensors));
+  if (types == 0 || memory == nullptr) return run_operation(executor, tensors);
   if (SaturatedRun(executor, tensors, types, chip)()) driver()->raise_overflow(memory);
 }
 

@@ -42,7 +42,7 @@ bool copy_rows(const at::Tensor& self, const Index* indices, int64_t count, bool
 bool take_rows(const at::Tensor& self, const at::Tensor& indices, bool from_end, at::Tensor& out) {
   const bool dense = self.is_contiguous() && indices.is_contiguous() && out.is_contiguous();
   if (self.dim() == 0 || !dense || out.dtype() != self.dtype() || out.numel() > at::internal::GRAIN_SIZE) return false;
-  if (out.numel() == 0 || out.is_alias_of(self)) return false;
+  if (out.numel() == 0) return false;
   const auto depth = size_t(indices.dim());
   const bool fits = out.dim() == indices.dim() + self.dim() - 1 && out.sizes().slice(0, depth) == indices.sizes() &&
                     out.sizes().slice(depth) == self.sizes().slice(1);

@@ -14,7 +14,7 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-constexpr int64_t kChannelsPerThread = 4;
+constexpr int64_t kColumnChannelsPerThread = 4;
 
 struct Pair {
   int64_t y, x;
@@ -123,7 +123,7 @@ void fill_columns(const Deform& how, const Image<T>& image, T* matrix) {
   for (int64_t group = 0; group < how.offset_groups; ++group) {
     const std::vector<Point<T>> points = points_of(how, image.offsets + 2 * group * entries);
     const int64_t first = group * how.channels_per_group();
-    at::parallel_for(first, first + how.channels_per_group(), kChannelsPerThread, [&](int64_t begin, int64_t end) {
+    at::parallel_for(first, first + how.channels_per_group(), kColumnChannelsPerThread, [&](int64_t begin, int64_t end) {
       for (int64_t channel = begin; channel < end; ++channel) {
         for (int64_t i = 0; i < entries; ++i) {
           matrix[channel * entries + i] =
@@ -141,7 +141,7 @@ void derive_columns(const Deform& how, const Image<T>& image, const T* grad, T* 
   for (int64_t group = 0; group < how.offset_groups; ++group) {
     const std::vector<Point<T>> points = points_of(how, image.offsets + 2 * group * entries);
     const int64_t first = group * how.channels_per_group(), last = first + how.channels_per_group();
-    at::parallel_for(first, last, kChannelsPerThread, [&](int64_t begin, int64_t end) {
+    at::parallel_for(first, last, kColumnChannelsPerThread, [&](int64_t begin, int64_t end) {
       for (int64_t channel = begin; channel < end; ++channel) {
         for (int64_t i = 0; i < entries; ++i) {
           const Point<T>& point = points[size_t(i)];

@@ -43,7 +43,7 @@ void svd(const at::Tensor& input, bool fullMatrices, bool computeUV, at::Tensor&
 void lu_unpack(const at::Tensor& LUData, const at::Tensor& LUPivots, bool unpackData, bool unpackPivots, at::Tensor& P,
                at::Tensor& L, at::Tensor& U) {
   if (unpackPivots) check_bounds(LUPivots, LUData.size(-2) + 1, /*first=*/1);
-  at::lu_unpack_out(P, L, U, LUData.clone(), LUPivots, unpackData, unpackPivots);  // L and U may use the memory of LUData
+  at::lu_unpack_out(P, L, U, LUData, LUPivots, unpackData, unpackPivots);
 }
 
 namespace {

@@ -2,7 +2,6 @@
 #include <ATen/ops/_ctc_loss.h>
 #include <ATen/ops/_ctc_loss_backward.h>
 #include <ATen/ops/huber_loss_backward.h>
-#include <ATen/ops/multilabel_margin_loss_forward.h>
 #include <ATen/ops/nll_loss2d_backward.h>
 #include <ATen/ops/nll_loss_backward.h>
 #include <ATen/ops/sigmoid.h>
@@ -64,13 +63,6 @@ void nll_loss2d_backward(const at::Tensor& gradOutput, const at::Tensor& self, c
                          const at::Tensor& totalWeight, at::Tensor& out) {
   check_bounds(target.masked_fill(target.eq(ignoreIndex), 0), self.size(1));
   at::nll_loss2d_backward_out(out, gradOutput, self, target, weight, reduction, ignoreIndex, totalWeight);
-}
-
-void multilabel_margin_loss(const at::Tensor& self, const at::Tensor& target, int64_t reduction, at::Tensor& out,
-                            at::Tensor& isTarget) {
-  const at::Tensor labels =
-      target.clone();  // ATen's kernel reads them after it has written outputs, which may share their memory
-  at::multilabel_margin_loss_forward_out(out, isTarget, self, labels, reduction);
 }
 
 void l1_loss_backward(const at::Tensor& gradOutput, const at::Tensor& self, const at::Tensor& target, int64_t reduction,

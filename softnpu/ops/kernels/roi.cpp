@@ -32,7 +32,7 @@ at::Tensor checked_boxes(const at::Tensor& rois, const at::Tensor& images) {
   TORCH_CHECK(rois.dim() == 2 && rois.size(1) == kBoxWidth, "rois must have shape as Tensor[K, 5]");
   TORCH_CHECK(rois.scalar_type() == images.scalar_type(), "rois are of type ", rois.scalar_type(), ", images of type ",
               images.scalar_type());
-  const at::Tensor boxes = rois.clone(at::MemoryFormat::Contiguous);
+  const at::Tensor boxes = rois.contiguous();
   if (boxes.size(0) > 0) check_bounds(boxes.select(1, 0).to(at::kLong), images.size(0));
   return boxes;
 }
