@@ -84,6 +84,13 @@ def flags_may_be_set(monkeypatch):
         monkeypatch.setitem(flags, "__allow_nonbracketed_mutation_flag", True)
 
 
+def environment_with(variables):
+    """The environment of this process with other variables. A device of a given size is not shared with other processes."""
+    if "SOFTNPU_DEVICE_MEMORY" in variables:
+        variables = {"SOFTNPU_LEDGER_DIR": tempfile.mkdtemp(dir=f"{SCRATCH.name}/ledger"), **variables}
+    return {**os.environ, **variables}
+
+
 @pytest.fixture(scope="session")
 def python():
     """Runs a program in a new Python process outside the source tree, and returns the finished process."""
@@ -91,7 +98,7 @@ def python():
     def run(program, *arguments, **environment):
         return subprocess.run(
             [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
-            env={**os.environ, **environment},
+            env=environment_with(environment),
             cwd=f"{SCRATCH.name}/empty",
             capture_output=True,
             text=True,
@@ -135,7 +142,7 @@ def child(_fork_server, tmp_path_factory):
         request = {
             "program": textwrap.dedent(program),
             "arguments": [str(argument) for argument in arguments],
-            "environment": {**os.environ, **environment},
+            "environment": environment_with(environment),
             "folder": f"{SCRATCH.name}/empty",
             "stdout": str(stdout),
             "stderr": str(stderr),
