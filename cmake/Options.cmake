@@ -22,6 +22,12 @@ if(TORCH_NPU_SANITIZE)
   target_link_options(torch_npu_options INTERFACE ${sanitize})
 endif()
 
+# compile_in_groups(TARGET): g++ takes eight sources at once. Most of the time of a small source goes into torch's templates, which
+# are then instantiated once per group. Names in anonymous namespaces must differ within a group.
+function(compile_in_groups target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TORCH_NPU_COMPILE_IN_GROUPS} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
 # Inside a wheel everything lies in the package's own folder.
 if(SKBUILD)
   set(TORCH_NPU_INSTALL_LIBDIR torch_npu/lib)

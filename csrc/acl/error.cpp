@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <deque>
@@ -17,7 +18,7 @@
 namespace torch_npu::acl {
 namespace {
 
-std::atomic<Annotator> annotator{nullptr};
+constinit std::array<std::atomic<Annotator>, 2> annotators{};  // by AnnotatorPlace
 
 // The last tasks whose failures were described.
 class DescribedTasks {
@@ -88,7 +89,11 @@ Described describe_and_note(aclError code, const char* function) {
   const bool is_new = task.empty() || DescribedTasks::get().add(std::move(task));
   std::string text = c10::str(function, " failed with ", name, " (", code, ")", message.empty() ? "" : ": ", message);
   if (logs(LogPart::kAcl, LogLevel::kError)) log(LogPart::kAcl, LogLevel::kError, text);
-  if (const Annotator more = annotator.load(std::memory_order_acquire)) text += more(code, function, text);
+  std::string notes;
+  for (const std::atomic<Annotator>& annotator : annotators) {
+    if (const Annotator more = annotator.load(std::memory_order_acquire)) notes += more(code, function, text);
+  }
+  text += notes;
   return {compact(printable(text)), is_new};
 }
 
@@ -128,6 +133,8 @@ bool is_failed_work(aclError code) {
   return !is_about_call && code != ACL_ERROR_RT_STREAM_SYNC_TIMEOUT && code != ACL_ERROR_RT_EVENT_SYNC_TIMEOUT;
 }
 
-void set_annotator(Annotator value) { annotator.store(value, std::memory_order_release); }
+void set_annotator(AnnotatorPlace place, Annotator annotator) {
+  annotators[static_cast<size_t>(place)].store(annotator, std::memory_order_release);
+}
 
 }  // namespace torch_npu::acl

@@ -42,6 +42,8 @@ C10_EXPORT bool is_out_of_memory(aclError code);
 
 // Returns a text that describe() appends to `text`, its description of a failure of `function`; empty for nothing.
 using Annotator = std::string (*)(aclError code, const char* function, const std::string& text);
-C10_EXPORT void set_annotator(Annotator annotator);
+// describe() appends the texts in this order.
+enum class AnnotatorPlace { kLaunch, kGroup };
+C10_EXPORT void set_annotator(AnnotatorPlace place, Annotator annotator);
 
 }  // namespace torch_npu::acl

@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRuntime = "libascendcl.so";
 constexpr const char* kOperators = "libopapi.so";
+constexpr const char* kCollectives = "libhccl.so";
 constexpr const char* kCustomOperators = "op_api/lib/libcust_opapi.so";
 constexpr const char* kUsualHomes[] = {"/usr/local/Ascend/cann", "/usr/local/Ascend/ascend-toolkit/latest",
                                        "/usr/local/Ascend/latest"};
@@ -116,6 +117,14 @@ class Library {
   void* runtime() const { return runtime_; }
   const LibraryInfo& info() const { return info_; }
 
+  fs::path beside(const char* name) const { return fs::path(info_.path).parent_path() / name; }
+
+  void* collectives() {
+    const std::lock_guard lock(mutex_);
+    if (collectives_ == nullptr) collectives_ = open_beside(kCollectives);
+    return collectives_;
+  }
+
   void* find_operator(const char* name) {
     const std::lock_guard lock(mutex_);
     if (operators_.empty()) operators_ = load_operators();
@@ -144,12 +153,17 @@ class Library {
     }
   }
 
-  std::vector<void*> load_operators() const {
-    const fs::path file = fs::path(info_.path).parent_path() / kOperators;
+  void* open_beside(const char* name) const {
+    const fs::path file = beside(name);
     std::error_code ignored;
-    TORCH_CHECK(fs::exists(file, ignored), "torch_npu uses the device library ", info_.path, ", but there is no ", kOperators,
+    TORCH_CHECK(fs::exists(file, ignored), "torch_npu uses the device library ", info_.path, ", but there is no ", name,
                 " beside it: the installation is incomplete. ", kAdvice, ".");
-    std::vector<void*> libraries{open(file)};
+    return open(file);
+  }
+
+  std::vector<void*> load_operators() const {
+    std::vector<void*> libraries{open_beside(kOperators)};
+    std::error_code ignored;
     std::string_view rest = options().custom_op_path;
     while (!rest.empty()) {
       const size_t colon = std::min(rest.find(':'), rest.size());
@@ -164,6 +178,7 @@ class Library {
   LibraryInfo info_;
   std::mutex mutex_;
   std::vector<void*> operators_;  // loaded at the first find_operator()
+  void* collectives_ = nullptr;   // loaded at the first collectives()
 };
 
 }  // namespace
@@ -183,6 +198,17 @@ std::string package_version(const std::string& package) {
 }
 
 void* runtime_library() { return Library::get().runtime(); }
+
+void* collective_library() { return Library::get().collectives(); }
+
+bool has_collective_library() noexcept {
+  try {
+    std::error_code ignored;
+    return fs::exists(Library::get().beside(kCollectives), ignored);
+  } catch (const std::exception&) {
+    return false;
+  }
+}
 
 void* find_symbol(const char* name) { return dlsym(runtime_library(), name); }
 

@@ -30,4 +30,10 @@ C10_EXPORT std::string package_version(const std::string& package);
 // The dlopen handle of libascendcl.so. Loads it at the first call.
 void* runtime_library();
 
+// The dlopen handle of libhccl.so, the collective library beside libascendcl.so. Loads it at the first call. Throws a c10::Error
+// if there is none.
+void* collective_library();
+// Whether there is a libhccl.so beside libascendcl.so. Loads libascendcl.so only. False if there is no device library.
+C10_EXPORT bool has_collective_library() noexcept;
+
 }  // namespace torch_npu::acl

@@ -32,12 +32,13 @@ struct SymbolName {
   char text[kSize];
 };
 
-template <typename Function, SymbolName kName>
+// `kFind` returns the address of the function of that name, or throws.
+template <typename Function, SymbolName kName, void* (*kFind)(const char*) = require_symbol>
 struct Symbol {
   static Function get() {
     if (Function function = bound.load(std::memory_order_relaxed)) [[likely]]
       return function;
-    const auto function = reinterpret_cast<Function>(require_symbol(kName.text));
+    const auto function = reinterpret_cast<Function>(kFind(kName.text));
     bound.store(function, std::memory_order_relaxed);
     return function;
   }

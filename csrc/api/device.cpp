@@ -11,7 +11,6 @@
 #include "core/stream/sync_debug.h"
 #include "core/stream/wait.h"
 #include "torch_npu/csrc/core/npu/NPUFunctions.h"
-#include "torch_npu/csrc/distributed/ProcessGroupHCCL.hpp"
 #include "torch_npu/csrc/libs/init_npu.h"
 
 namespace c10_npu {
@@ -100,8 +99,3 @@ void finalize_npu() {
 void torch::npu::synchronize(int64_t device_index) { torch_npu::synchronize_device(torch_npu::checked_device(device_index)); }
 
 c10::DeviceIndex c10::npu::current_device() { return torch_npu::current_device(); }
-
-c10::intrusive_ptr<c10d::Work> c10d_npu::ProcessGroupHCCL::batch_isend_irecv(std::vector<std::string>&, std::vector<at::Tensor>&,
-                                                                             std::vector<int64_t>) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "HCCL is not offered: copy tensors to the CPU and send them with gloo");
-}

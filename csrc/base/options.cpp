@@ -1,6 +1,5 @@
 #include "base/options.h"
 
-#include <arpa/inet.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -191,6 +190,32 @@ constexpr std::array kSettings = {
     Setting{{"TORCH_NPU_PRINT_OPS", "a regular expression on names of operators; see debugging.md", "none",
              "operators whose calls are printed on stderr, with arguments, results and Python line"},
             [](std::string_view value, Options& o) { return parse_text(value, o.print_ops); }},
+    Setting{{"TORCH_HCCL_BLOCKING_WAIT", "0 or 1", "0",
+             "1: wait() of a collective waits until it is done; otherwise only the current stream waits"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.blocking_wait); }},
+    Setting{{"HCCL_BLOCKING_WAIT", "0 or 1", "0", "another name of TORCH_HCCL_BLOCKING_WAIT"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.blocking_wait); }},
+    Setting{{"TORCH_HCCL_ASYNC_ERROR_HANDLING", "0, 1, 2 or 3", "1",
+             "what happens when a collective exceeds its timeout; 0: nothing, 1 and 2: the group is aborted, so that waiting "
+             "streams fail and the program gets the error, 3: the error is printed, and the group stays as it is"},
+            [](std::string_view value, Options& o) { return parse_number(value, 0, 3, o.error_handling); }},
+    Setting{{"HCCL_ASYNC_ERROR_HANDLING", "0, 1, 2 or 3", "1", "another name of TORCH_HCCL_ASYNC_ERROR_HANDLING"},
+            [](std::string_view value, Options& o) { return parse_number(value, 0, 3, o.error_handling); }},
+    Setting{{"TORCH_HCCL_DESYNC_DEBUG", "0 or 1", "0",
+             "1: the error of a collective that exceeds its timeout names the last collective of each rank"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.desync_debug); }},
+    Setting{{"HCCL_DESYNC_DEBUG", "0 or 1", "0", "another name of TORCH_HCCL_DESYNC_DEBUG"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.desync_debug); }},
+    Setting{{"TORCH_HCCL_HIGH_PRIORITY", "0 or 1", "0", "1: process groups of hccl use streams of high priority"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.high_priority_groups); }},
+    Setting{{"TORCH_HCCL_TRACE_BUFFER_SIZE", "a whole number", "0", "how many of the last collectives the flight recorder keeps"},
+            [](std::string_view value, Options& o) { return parse_number(value, 0, 1 << 24, o.trace_size); }},
+    Setting{{"TORCH_HCCL_DUMP_ON_TIMEOUT", "0 or 1", "0",
+             "1: the flight recorder is written to a file when a collective exceeds its timeout"},
+            [](std::string_view value, Options& o) { return parse_switch(value, o.dump_on_timeout); }},
+    Setting{{"TORCH_HCCL_DEBUG_INFO_TEMP_FILE", "a file, without the rank", "/tmp/hccl_trace_rank_",
+             "that file; the rank is appended"},
+            [](std::string_view value, Options& o) { return parse_text(value, o.trace_file); }},
     Setting{{"TORCH_NPUGRAPH_GC", "0 or 1", "0", "1: `torch.npu.graph` collects Python's garbage before a capture"},
             [](std::string_view value, Options&) { return value == "0" || value == "1"; }},
 };
@@ -198,11 +223,6 @@ constexpr std::array kSettings = {
 // Checks of variables without effect.
 bool is_switch(std::string_view value, Options&) { return value == "0" || value == "1"; }
 bool is_anything(std::string_view, Options&) { return true; }
-bool is_ip_address(std::string_view value, Options&) {
-  in6_addr parsed{};
-  const std::string text(value);
-  return inet_pton(AF_INET, text.c_str(), &parsed) == 1 || inet_pton(AF_INET6, text.c_str(), &parsed) == 1;
-}
 bool is_algorithm(std::string_view value, Options&) { return value.find("level") != std::string_view::npos; }
 template <int kLeast, int kMost>
 bool is_number(std::string_view value, Options&) {
@@ -224,7 +244,6 @@ constexpr std::string_view kTruths[] = {"True", "False", "true", "false", "1", "
 constexpr std::string_view kCacheModes[] = {"enable", "disable", "force"};
 constexpr std::string_view kLegacyKeys[] = {"randomness"};
 constexpr std::string_view kDeterminism[] = {"true", "false", "strict", "1", "0"};
-constexpr std::string_view kNoHccl = "there is no hccl yet; with CANN, CANN reads it";
 
 // Variables that are checked and documented but have no effect.
 constexpr std::array kAccepted = {
@@ -267,19 +286,15 @@ constexpr std::array kAccepted = {
     Setting{{"PROF_CONFIG_PATH", "a file", "none", "there is no profiler of the device yet"}, is_anything},
     Setting{{"KINETO_USE_DAEMON", "0 or 1", "0", "there is no profiler of the device yet"}, is_switch},
     Setting{{"MSMONITOR_USE_DAEMON", "0 or 1", "0", "there is no profiler of the device yet"}, is_switch},
-    Setting{{"HCCL_WHITELIST_DISABLE", "0 or 1", "1", kNoHccl}, is_switch},
-    Setting{{"HCCL_IF_IP", "an IPv4 or IPv6 address", "none", kNoHccl}, is_ip_address},
-    Setting{{"HCCL_CONNECT_TIMEOUT", "seconds, a whole number", "120", kNoHccl}, is_number<0, INT32_MAX>},
-    Setting{{"HCCL_EXEC_TIMEOUT", "seconds, a whole number", "1836", kNoHccl}, is_number<0, INT32_MAX>},
-    Setting{{"HCCL_EVENT_TIMEOUT", "seconds, a whole number", "1868", kNoHccl}, is_number<0, INT32_MAX>},
-    Setting{{"HCCL_BUFFSIZE", "MiB, a whole number of at least 1", "200", kNoHccl}, is_number<1, INT32_MAX>},
-    Setting{{"HCCL_ALGO", "settings separated by semicolons, such as level0:NA;level1:ring", "none", kNoHccl}, is_algorithm},
-    Setting{{"HCCL_DETERMINISTIC", "true, false, strict, 1 or 0", "false", kNoHccl}, is_one_of<kDeterminism>},
-    Setting{{"HCCL_RDMA_TC", "a whole number from 0 to 255", "132", kNoHccl}, is_number<0, 255>},
-    Setting{{"HCCL_RDMA_SL", "a whole number from 0 to 7", "4", kNoHccl}, is_number<0, 7>},
-    Setting{{"HCCL_BLOCKING_WAIT", "0 or 1", "0", "there is no process group of hccl yet"}, is_switch},
-    Setting{{"HCCL_ASYNC_ERROR_HANDLING", "0, 1, 2 or 3", "1", "there is no process group of hccl yet"}, is_number<0, 3>},
-    Setting{{"HCCL_DESYNC_DEBUG", "0 or 1", "0", "there is no process group of hccl yet"}, is_switch},
+    Setting{{"HCCL_EVENT_TIMEOUT", "seconds, a whole number", "1868", "an event has no limit of its own; HCCL_EXEC_TIMEOUT has"},
+            is_number<0, INT32_MAX>},
+    Setting{{"HCCL_ALGO", "settings separated by semicolons, such as level0:NA;level1:ring", "none",
+             "the algorithm follows from the size and from the hosts of the ranks"},
+            is_algorithm},
+    Setting{{"HCCL_DETERMINISTIC", "true, false, strict, 1 or 0", "false", "a reduction always gives the same bits"},
+            is_one_of<kDeterminism>},
+    Setting{{"HCCL_RDMA_TC", "a whole number from 0 to 255", "132", "hosts are connected by TCP"}, is_number<0, 255>},
+    Setting{{"HCCL_RDMA_SL", "a whole number from 0 to 7", "4", "hosts are connected by TCP"}, is_number<0, 7>},
 };
 
 struct Loaded {

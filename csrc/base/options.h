@@ -49,6 +49,14 @@ struct Options {
   std::string init_config;                               // TORCH_ACL_INIT_CONFIG_PATH
   std::optional<std::pair<int, int>> device_capability;  // TORCH_NPU_DEVICE_CAPABILITY
   bool transfer_to_npu = false;                          // TORCH_TRANSFER_TO_NPU
+  // Process groups of hccl.
+  bool blocking_wait = false;                        // HCCL_BLOCKING_WAIT
+  int64_t error_handling = 1;                        // HCCL_ASYNC_ERROR_HANDLING
+  bool desync_debug = false;                         // HCCL_DESYNC_DEBUG
+  bool high_priority_groups = false;                 // TORCH_HCCL_HIGH_PRIORITY
+  int64_t trace_size = 0;                            // TORCH_HCCL_TRACE_BUFFER_SIZE
+  bool dump_on_timeout = false;                      // TORCH_HCCL_DUMP_ON_TIMEOUT
+  std::string trace_file = "/tmp/hccl_trace_rank_";  // TORCH_HCCL_DEBUG_INFO_TEMP_FILE
   // First values of the switches of torch.npu.debug, which checks the expressions.
   std::string force_fallback;                   // TORCH_NPU_FORCE_FALLBACK
   std::string compare;                          // TORCH_NPU_COMPARE

@@ -25,7 +25,7 @@ struct Constructor {
   newfunc original;
 };
 
-// Never destroyed: a class that a program derives while the alias is on keeps construct() after the alias has ended.
+// Never destroyed: a class that a program derives while the alias is on keeps construct_alias() after the alias has ended.
 const std::array<Constructor, 4>& constructors() {
   static const auto* const originals = [] {
     const auto of = [](PyTypeObject* type) { return Constructor{type, type->tp_new}; };
@@ -70,7 +70,7 @@ PyObject* construct_original(PyTypeObject* type, PyObject* args, PyObject* kwarg
   return nullptr;
 }
 
-PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+PyObject* construct_alias(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   HANDLE_TH_ERRORS
   if (!state()) return construct_original(type, args, kwargs);
   const auto positional = py::reinterpret_steal<py::object>(PyTuple_New(PyTuple_GET_SIZE(args)));
@@ -111,7 +111,7 @@ void begin(py::object name) {
   now.device_type = name("npu");
   now.name = std::move(name);
   now.str_of_device = std::exchange(THPDeviceType.tp_str, str_of_device);
-  for (const Constructor& constructor : constructors()) constructor.type->tp_new = construct;
+  for (const Constructor& constructor : constructors()) constructor.type->tp_new = construct_alias;
   static PyGetSetDef definition = {"type", type_of_device, nullptr, nullptr, nullptr};
   now.type_attribute = py::reinterpret_borrow<py::object>(PyDict_GetItemString(THPDeviceType.tp_dict, "type"));
   set_type_attribute(py::reinterpret_steal<py::object>(PyDescr_NewGetSet(&THPDeviceType, &definition)));

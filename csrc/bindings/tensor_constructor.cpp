@@ -21,7 +21,7 @@ py::object& constructor() {
 bool is_of_tensor(PyObject* args) { return PyTuple_GET_SIZE(args) == 1 && THPVariable_Check(PyTuple_GET_ITEM(args, 0)); }
 
 // A class that is derived while this function is installed keeps it.
-PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+PyObject* construct_tensor(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   HANDLE_TH_ERRORS
   const bool is_ours = constructor() && reinterpret_cast<PyObject*>(type) == THPVariableClass && !is_of_tensor(args);
   return is_ours ? PyObject_Call(constructor().ptr(), args, kwargs) : original(type, args, kwargs);
@@ -32,7 +32,7 @@ void set_tensor_constructor(py::object function) {
   auto* const type = reinterpret_cast<PyTypeObject*>(THPVariableClass);
   if (original == nullptr) original = type->tp_new;
   constructor() = function.is_none() ? py::object() : std::move(function);
-  type->tp_new = constructor() ? construct : original;
+  type->tp_new = constructor() ? construct_tensor : original;
 }
 
 }  // namespace

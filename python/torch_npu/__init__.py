@@ -41,11 +41,12 @@ def _register() -> None:
     reductions._register()
     ops.register()
     _torch_patches.register()
+    _process_groups.register()
 
 
 _check_torch()
 
-from . import _C, _checkpoints, _interchange, _module_aliases, _torch_patches, _tracing, npu, ops, softnpu  # noqa: E402
+from . import _C, _checkpoints, _interchange, _module_aliases, _process_groups, _torch_patches, _tracing, npu, ops, softnpu  # noqa: E402
 from .multiprocessing import reductions  # noqa: E402
 
 npu.debug._check_environment()  # before _register(), so that a failed import changes nothing in torch

@@ -1,7 +1,7 @@
 """Names that are added to modules and classes of torch, and functions of torch that are wrapped.
 
 torch.version.cann                            # loads the device library
-torch.distributed.is_hccl_available()         # from torch_npu.distributed, like reinit_process_group
+torch.distributed.is_hccl_available()         # from torch_npu.distributed, like reinit_process_group and ProcessGroupHCCL
 torch.autograd.profiler.profile(use_npu=True) # means use_device="npu"
 torch.compiler.npugraph_mark_step_begin()     # does nothing
 model.cast_weight("npu:0")                    # does nothing
@@ -45,7 +45,7 @@ def _of_version(name: str) -> Any:
 
 
 def _of_distributed(name: str) -> Any:
-    if name in ("is_hccl_available", "reinit_process_group"):
+    if name in ("is_hccl_available", "reinit_process_group", "ProcessGroupHCCL"):
         return getattr(importlib.import_module("torch_npu.distributed"), name)
     raise AttributeError(f"module 'torch.distributed' has no attribute {name!r}")
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from .tools import _interpreters
-from .tools._cann_variables import CANN_VARIABLES
+from .tools._cann_variables import CANN_VARIABLES, COLLECTIVE_VARIABLES
 from .version import __version__
 
 _FOLDERS = [Path(folder) for folder in sys.modules[__package__].__path__]
@@ -319,6 +319,7 @@ def _variables(steps: dict[str, Any], stderr: str) -> Iterator[Finding]:
     """The environment variables of the project that are set, with the complaints of the plugin and the device about them."""
     known = {name for step in ("variables", "device_variables") for name in steps.get(step, {}).get("found", {}).get("names", [])}
     broken = "plugin" if not known else "device library" if "found" not in steps.get("library", {}) else None
+    known |= COLLECTIVE_VARIABLES
     checked = ("TORCH_NPU_", "SOFTNPU_", "ASCEND_", "HCCL_")  # an unknown name is reported
     others = ("ACL_", "NPU_", "INF_NAN_MODE_")
     for name in sorted(os.environ):

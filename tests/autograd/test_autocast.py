@@ -124,3 +124,18 @@ def test_overflow_skips_the_step():
     scaler.update()
     assert weight.detach().cpu().equal(torch.ones(3))
     assert scaler.get_scale() == 2.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_an_lstm_runs_whole_layers_in_the_lower_precision(dtype):
+    torch.manual_seed(0)
+    layer, x = torch.nn.LSTM(5, 6, 2).npu(), torch.randn(7, 4, 5).npu().requires_grad_()
+    with torch.autocast("npu", dtype=dtype):
+        output, states = layer(x)
+    assert all(tensor.dtype == dtype for tensor in (output, *states))
+    whole, expected = layer.to(dtype), x.detach().to(dtype).requires_grad_()
+    reference = whole(expected)[0]
+    assert torch.equal(output, reference)
+    (gradient,) = torch.autograd.grad(output.float().sum(), x)
+    (wanted,) = torch.autograd.grad(reference.float().sum(), expected)
+    assert gradient.dtype == torch.float32 and torch.equal(gradient, wanted.float())

@@ -45,8 +45,6 @@ def test_the_line_goes_to_stdout_too_where_that_is_asked_for(child, tmp_path):
     ("name", "value", "allowed"),
     [
         ("ASCEND_GLOBAL_LOG_LEVEL", "info", "0 (debug), 1 (info), 2 (warning), 3 (error) or 4 (none); 3 is used"),
-        ("HCCL_CONNECT_TIMEOUT", "soon", "seconds, a whole number; 120 is used"),
-        ("HCCL_IF_IP", "eth0", "an IPv4 or IPv6 address; none is used"),
         ("HCCL_ALGO", "fast", "settings separated by semicolons, such as level0:NA;level1:ring; none is used"),
         ("HCCL_DETERMINISTIC", "maybe", "true, false, strict, 1 or 0; false is used"),
     ],

@@ -220,13 +220,20 @@ def test_classes_defined_during_the_transfer_work_after_undo():
 
 
 @pytest.mark.usefixtures("transferred")
-class TestWhatCannotBeMigrated:
-    def test_nccl_says_what_to_use(self):
-        if hasattr(torch.distributed.Backend, "HCCL"):
-            pytest.skip("hccl is there")
-        with pytest.raises(NotImplementedError, match="this version does not have; use backend='gloo'"):
-            torch.distributed.init_process_group("nccl", init_method="tcp://127.0.0.1:1", rank=0, world_size=1)
+def test_nccl_means_hccl(tmp_path):
+    assert torch.distributed.is_nccl_available()
+    torch.distributed.init_process_group("nccl", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        assert torch.distributed.get_backend() == "hccl"
+        value = torch.ones(2, device="cuda")
+        torch.distributed.all_reduce(value)
+        assert value.tolist() == [1, 1]
+    finally:
+        torch.distributed.destroy_process_group()
 
+
+@pytest.mark.usefixtures("transferred")
+class TestWhatCannotBeMigrated:
     def test_extensions_of_cuda_kernels(self):
         from torch.utils import cpp_extension
 

@@ -1,21 +1,24 @@
-"""Without HCCL, distributed names exist and say what to use instead."""
+"""Names of torch_npu.distributed in a process without a group."""
 
 import pytest
 import torch
+import torch_npu
 from torch_npu import distributed
 from torch_npu.distributed import fsdp, pipelining, run
 from torch_npu.distributed.rpc.options import NPUTensorPipeRpcBackendOptions
 from torch_npu.distributed.tensor import experimental
 
 
-def test_hccl_is_not_available():
-    assert not distributed.is_available()
-    assert not distributed.is_hccl_available()
+def test_hccl_is_available_and_the_backend_of_npu():
+    assert distributed.is_available() and distributed.is_hccl_available()
+    assert torch.distributed.Backend.default_device_backend_map["npu"] == "hccl"
+    assert torch.distributed.is_backend_available("hccl")
 
 
 def test_torch_distributed_has_the_hccl_functions(child):
     assert torch.distributed.is_hccl_available is distributed.is_hccl_available
     assert torch.distributed.reinit_process_group is distributed.reinit_process_group
+    assert torch.distributed.ProcessGroupHCCL is torch_npu._C._distributed_c10d.ProcessGroupHCCL
     assert not hasattr(torch.distributed, "absent")
     done = child(
         """
@@ -25,23 +28,34 @@ def test_torch_distributed_has_the_hccl_functions(child):
         print(is_hccl_available())
         """
     )
-    assert done.stdout == "False\nFalse\n", done.stderr
+    assert done.stdout == "False\nTrue\n", done.stderr
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("call", "instead"),
     [
-        lambda: distributed.reinit_process_group(),
-        lambda: distributed.all_gather_into_tensor_uneven(torch.ones(2), torch.ones(1)),
-        lambda: distributed.reduce_scatter_tensor_uneven(torch.ones(1), torch.ones(2)),
-        lambda: fsdp.fully_shard(torch.nn.Linear(1, 1)),
-        lambda: pipelining.pipeline(torch.nn.Linear(1, 1), ()),
-        lambda: experimental.context_parallel(None),
+        (lambda: fsdp.fully_shard(torch.nn.Linear(1, 1)), "torch.distributed.fsdp.fully_shard"),
+        (lambda: pipelining.pipeline(torch.nn.Linear(1, 1), ()), "torch.distributed.pipelining.pipeline"),
+        (lambda: experimental.context_parallel(None), "torch.distributed.tensor.experimental.context_parallel"),
     ],
 )
-def test_calls_that_need_hccl_say_what_to_use(call):
-    with pytest.raises(NotImplementedError, match=r"HCCL is not implemented yet; use init_process_group\(\"gloo\"\)"):
+def test_names_that_torch_has_itself_say_so(call, instead):
+    with pytest.raises(NotImplementedError, match=f"call {instead}"):
         call()
+
+
+def test_settings_of_a_communicator_are_checked():
+    options = torch.distributed.ProcessGroupHCCL.Options(is_high_priority_stream=True)
+    options.hccl_config = {"hccl_buffer_size": 100, "hccl_algo": "level0:NA"}
+    store = torch.distributed.HashStore()
+    group = torch.distributed.ProcessGroupHCCL(store, 0, 1, options)
+    assert (group.name(), group.options.is_high_priority_stream, group.supports_splitting) == ("hccl", True, True)
+    options.hccl_config = {"hccl_bufer_size": 100}
+    with pytest.raises(ValueError, match=r"there is no key 'hccl_bufer_size'; the keys are .*hccl_buffer_size"):
+        torch.distributed.ProcessGroupHCCL(store, 0, 1, options)
+    options.hccl_config = {"hccl_buffer_size": -1}
+    with pytest.raises(ValueError, match="'hccl_buffer_size' must be a whole number"):
+        torch.distributed.ProcessGroupHCCL(store, 0, 1, options)
 
 
 def test_options_of_remote_calls_map_devices_one_to_one():

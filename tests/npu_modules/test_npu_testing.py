@@ -371,19 +371,15 @@ def test_tests_are_skipped_where_they_make_no_sense(monkeypatch):
         @common_distributed.skipIfUnsupportMultiNPU(5)
         def test_five(self): ...
 
-        @common_distributed.with_comms
-        def test_hccl(self): ...
-
         @common_utils.SkipIfNotRegistered()("message")
         def test_caffe(self): ...
 
     result = run(Skips)
-    assert result.wasSuccessful() and result.testsRun == 7
+    assert result.wasSuccessful() and result.testsRun == 6
     reasons = {test._testMethodName: reason for test, reason in result.skipped}
-    assert set(reasons) == {"test_other_chip", "test_five", "test_hccl", "test_caffe"}
+    assert set(reasons) == {"test_other_chip", "test_five", "test_caffe"}
     assert reasons["test_other_chip"] == "only for ['Ascend910A'], but the device is Ascend910B"
     assert reasons["test_five"] == "needs 5 NPUs, but there are 4"
-    assert reasons["test_hccl"].startswith("HCCL is not implemented yet")
 
 
 def test_versions_are_compared_as_numbers(monkeypatch):
@@ -396,25 +392,25 @@ def test_versions_are_compared_as_numbers(monkeypatch):
         common_utils.SkipIfNotGteCANNVersion("8.11.0")(ran.append)(1)
 
 
-def test_a_process_group_of_gloo_works(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.npu, "device_count", lambda: 0)
+@pytest.mark.parametrize(("devices", "backend"), [(0, "gloo"), (8, "hccl")])
+def test_a_test_gets_a_process_group(tmp_path, monkeypatch, devices, backend):
+    monkeypatch.setattr(torch.npu, "device_count", lambda: devices)
 
     class Grouped(TestCase):
         world_size, rank, file_name = 1, 0, str(tmp_path / "store")
 
         @common_distributed.with_comms
         def test_one(self):
-            value = torch.ones(2)
+            assert torch.distributed.get_backend() == backend
+            value = torch.ones(2, device="npu" if backend == "hccl" else "cpu")
             torch.distributed.all_reduce(value)
-            self.assertEqual(value, torch.ones(2))
+            self.assertEqual(value.cpu(), torch.ones(2))
 
         def destroy_pg(self):
             torch.distributed.destroy_process_group()
 
     result = run(Grouped)
     assert result.wasSuccessful() and not result.skipped and not torch.distributed.is_initialized()
-    with pytest.raises(NotImplementedError, match="HCCL is not implemented yet"):
-        common_distributed.init_pg()
     with pytest.raises(RuntimeError, match='backend must be "hccl" or "gloo", not \'nccl\''):
         common_distributed.init_pg("nccl")
     assert common_distributed.TEST_SKIPS["multi-npu-2"] == common_distributed.TestSkip(75, "needs 2 NPUs")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch_npu
+from torch_npu.tools._cann_variables import CANN_VARIABLES, COLLECTIVE_VARIABLES
 
 PACKAGE = Path(torch_npu.__file__).parent
 
@@ -157,6 +159,20 @@ def test_misspelt_names_of_cann(doctor):
     assert "ASCEND_WORKPATH=/tmp is read by nothing here; did you mean ASCEND_WORK_PATH?" in notes
     assert "HCCL_CONECT_TIMEOUT=60 is read by nothing here; did you mean HCCL_CONNECT_TIMEOUT?" in notes
     assert "ASCEND_WORK_PATH=/tmp is read by CANN, not by torch_npu" in notes
+
+
+def test_names_that_the_collective_library_reads(doctor):
+    found = findings(doctor("--json", HCCL_CONNECT_TIMEOUT="60", HCCL_WHITELIST_DISABLE="1"), 0)
+    known = about(found, "environment", "ok")
+    assert {"HCCL_CONNECT_TIMEOUT=60", "HCCL_WHITELIST_DISABLE=1"} <= {text.split(" ->")[0].strip() for text in known}
+
+
+def test_the_document_lists_the_names_that_the_doctor_knows():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "environment.md").read_text()
+    section = text.split("## Collective library")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)`", section, re.M)) == COLLECTIVE_VARIABLES
+    (names,) = re.findall(r"^`ASCEND_ALLOW_LINK`.*$", text, re.M)
+    assert set(re.findall(r"`(\w+)`", names)) == CANN_VARIABLES
 
 
 def test_no_device(doctor):

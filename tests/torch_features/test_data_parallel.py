@@ -61,3 +61,19 @@ def test_the_functions_of_comm():
     assert torch.equal(comm.reduce_add([x, x.to("npu:1")], 0).cpu(), 2 * x.cpu())
     chunks = comm.scatter(x, [0, 1], chunk_sizes=[1, 2])
     assert [chunk.shape[0] for chunk in chunks] == [1, 2]
+
+
+def test_it_names_the_faster_way_once(child):
+    done = child(
+        """
+        import warnings
+        import torch
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                torch.nn.DataParallel(torch.nn.Linear(1, 1).npu())
+        print(sum("DistributedDataParallel" in str(each.message) for each in caught))
+        """
+    )
+    assert done.stdout == "1\n", done.stderr

@@ -54,8 +54,6 @@ void count_and_warn(const std::string& name, bool forced) {
 
 // ---- one call ----
 
-bool is_npu(const at::Tensor& tensor) { return tensor.defined() && tensor.device().type() == kDeviceType; }
-
 class FallbackCall {
  public:
   // `host` is the dispatch key of the CPU kernels for the layout of the tensors.
@@ -97,7 +95,7 @@ class FallbackCall {
   // CPU tensor that is only read.
   void find_device() {
     const auto agree = [&](const at::Tensor& tensor) {
-      if (!is_npu(tensor)) return;
+      if (!tensor.is_privateuseone()) return;
       if (!device_.has_value()) device_ = tensor.device();
       refuse_unless(*device_ == tensor.device(), tensor.device());
     };
@@ -105,7 +103,7 @@ class FallbackCall {
     for (size_t index = 0; index < arguments_.size(); ++index) {
       const c10::IValue& argument = arguments_[index];
       for_each_tensor(argument, [&](const at::Tensor& tensor) {
-        if (tensor.defined() && !is_npu(tensor) && device_.has_value()) {
+        if (tensor.defined() && !tensor.is_privateuseone() && device_.has_value()) {
           refuse_unless(tensor.is_cpu() && tensor.dim() == 0 && !is_written(index), tensor.device());
         }
       });
@@ -128,7 +126,7 @@ class FallbackCall {
     const auto& name = schema_.operator_name();
     TORCH_CHECK_NOT_IMPLEMENTED(name.name.find("c10d") == std::string::npos, name,
                                 " has no npu implementation, and a collective never ",
-                                "falls back to CPU. Use a process group with backend hccl.");
+                                "falls back to CPU. Use a process group with backend hccl and dense tensors.");
     for (const c10::Argument& result : schema_.returns()) {
       TORCH_CHECK_NOT_IMPLEMENTED(result.alias_info() == nullptr || result.alias_info()->isWrite(), name, " has no npu ",
                                   "implementation, and a view cannot fall back to CPU: its result would not share memory.");
@@ -141,7 +139,7 @@ class FallbackCall {
   }
 
   at::Tensor to_cpu(const at::Tensor& tensor) {
-    if (!is_npu(tensor)) return tensor;
+    if (!tensor.is_privateuseone()) return tensor;
     at::Tensor& copy = copies_[tensor.unsafeGetTensorImpl()];  // an argument that is passed twice is copied once
     if (copy.defined()) return copy;
     copy = tensor.to(at::kCPU);
@@ -173,7 +171,7 @@ class FallbackCall {
   }
 
   static void write_back(const at::Tensor& original, const at::Tensor& copy) {
-    if (!is_npu(original)) return;
+    if (!original.is_privateuseone()) return;
     if (original.layout() == at::kStrided && original.sizes() != copy.sizes()) {
       original.resize_(copy.sizes());
       if (copy.is_non_overlapping_and_dense()) original.as_strided_(copy.sizes(), copy.strides());

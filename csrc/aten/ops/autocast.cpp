@@ -14,6 +14,17 @@ at::Tensor refuse_binary_cross_entropy(const at::Tensor&, const at::Tensor&, con
               "torch.nn.BCEWithLogitsLoss, which take the sigmoid themselves and are safe to autocast");
 }
 
+// Casts all operands, so that the device computes whole layers. The cells, whose operands autocast casts one by one, give the
+// same types.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(const at::Tensor& input, at::TensorList hx, at::TensorList params,
+                                                    bool has_biases, int64_t num_layers, double dropout, bool train,
+                                                    bool bidirectional, bool batch_first) {
+  const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::DispatchKey::AutocastPrivateUse1);
+  const at::ScalarType dtype = at::autocast::get_autocast_dtype(at::kPrivateUse1);
+  const auto cast = [dtype](const auto& operand) { return at::autocast::cached_cast(dtype, operand, at::kPrivateUse1); };
+  return at::lstm(cast(input), cast(hx), cast(params), has_biases, num_layers, dropout, train, bidirectional, batch_first);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, library) { library.fallback(torch::CppFunction::makeFallthrough()); }
@@ -31,6 +42,7 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   AT_FORALL_FP32_SET_OPT_DTYPE(TORCH_NPU_FLOAT32_UNLESS_GIVEN)
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
   AT_FORALL_PROMOTE(TORCH_NPU_WIDEST)
+  m.impl("lstm.input", TORCH_FN((&torch_npu::lstm)));
   m.impl("binary_cross_entropy", TORCH_FN((&torch_npu::refuse_binary_cross_entropy)));
 }
 

@@ -164,12 +164,12 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 }
 
 const AutogradKernel autograd_kernel("aten::_local_scalar_dense", "");
-const DispatchEntry* device_kernel;
+const DispatchEntry* item_kernel;
 
 // The result has no gradient, so operands need no check. The kernel is called directly, since item() is on a hot path.
 at::Scalar local_scalar_dense_autograd(c10::DispatchKeySet keys, const at::Tensor& self) {
   if (!autograd_kernel.may_be_skipped(keys)) return at::_ops::_local_scalar_dense::redispatch(with_autograd(keys), self);
-  if (C10_LIKELY(device_kernel->is_unchanged())) return local_scalar_dense(self);
+  if (C10_LIKELY(item_kernel->is_unchanged())) return local_scalar_dense(self);
   const at::AutoDispatchBelowADInplaceOrView below;
   return at::_ops::_local_scalar_dense::redispatch(kDeviceKeys, self);
 }
@@ -207,7 +207,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
-  device_kernel = new DispatchEntry("aten::_local_scalar_dense", "", c10::DispatchKey::PrivateUse1);
+  item_kernel = new DispatchEntry("aten::_local_scalar_dense", "", c10::DispatchKey::PrivateUse1);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense_autograd)); }

@@ -14,7 +14,7 @@
 namespace torch_npu {
 namespace {
 
-using Range = std::optional<at::ArrayRef<double>>;
+using OptionalRange = std::optional<at::ArrayRef<double>>;
 
 void histogramdd(const at::Tensor& self, const OptionalTensor& weight, bool density, at::Tensor& hist,
                  const at::TensorList& edges) {
@@ -39,13 +39,13 @@ void outer_edges(const at::Tensor& self, const int64_t /*dimensions*/, std::vect
   right = to_host(most);
 }
 
-using ByCount = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, int64_t, Range, const OptionalTensor&, bool);
+using ByCount = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, int64_t, OptionalRange, const OptionalTensor&, bool);
 using ByEdges = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, const OptionalTensor&, bool);
-using ByCountOut = std::tuple<at::Tensor&, at::Tensor&>(const at::Tensor&, int64_t, Range, const OptionalTensor&, bool,
+using ByCountOut = std::tuple<at::Tensor&, at::Tensor&>(const at::Tensor&, int64_t, OptionalRange, const OptionalTensor&, bool,
                                                         at::Tensor&, at::Tensor&);
 using ByEdgesOut = std::tuple<at::Tensor&, at::Tensor&>(const at::Tensor&, const at::Tensor&, const OptionalTensor&, bool,
                                                         at::Tensor&, at::Tensor&);
-using ByCounts = at::Tensor(const at::Tensor&, at::IntArrayRef, Range, const OptionalTensor&, bool);
+using ByCounts = at::Tensor(const at::Tensor&, at::IntArrayRef, OptionalRange, const OptionalTensor&, bool);
 using ByAllEdges = at::Tensor(const at::Tensor&, at::TensorList, const OptionalTensor&, bool);
 
 }  // namespace

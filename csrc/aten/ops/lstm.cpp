@@ -176,13 +176,13 @@ ThreeTensors lstm(c10::DispatchKeySet keys, const at::Tensor& input, at::TensorL
   return {batch_first ? x.transpose(0, 1) : x, joined(hy), joined(cy)};
 }
 
-const DispatchEntry* device_kernel;  // of lstm.input for PrivateUse1
+const DispatchEntry* lstm_kernel;  // of lstm.input for PrivateUse1
 
 // Calls lstm, or the kernel that a user has registered for PrivateUse1.
 ThreeTensors lstm_autograd(c10::DispatchKeySet keys, const at::Tensor& input, at::TensorList hx, at::TensorList params,
                            bool has_biases, int64_t num_layers, double dropout, bool train, bool bidirectional,
                            bool batch_first) {
-  if (device_kernel->is_unchanged()) {
+  if (lstm_kernel->is_unchanged()) {
     return lstm(keys, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
   }
   const at::AutoDispatchBelowADInplaceOrView below;
@@ -196,7 +196,7 @@ ThreeTensors lstm_autograd(c10::DispatchKeySet keys, const at::Tensor& input, at
 // Registered for both keys, with and without gradients.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("lstm.input", TORCH_FN(lstm));
-  device_kernel = new DispatchEntry("aten::lstm", "input", c10::DispatchKey::PrivateUse1);
+  lstm_kernel = new DispatchEntry("aten::lstm", "input", c10::DispatchKey::PrivateUse1);
 }
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", TORCH_FN(lstm_autograd)); }
 

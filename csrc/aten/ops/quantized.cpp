@@ -22,15 +22,13 @@
 namespace torch_npu {
 namespace {
 
-bool is_npu(const at::Tensor& tensor) { return tensor.device().type() == kDeviceType; }
-
 bool per_channel(const at::Tensor& self) {
   return self.qscheme() == at::kPerChannelAffine || self.qscheme() == at::kPerChannelAffineFloatQParams;
 }
 
 // The same memory as a tensor of integers.
 at::Tensor integers(const at::Tensor& self) {
-  const auto key = is_npu(self) ? c10::DispatchKey::PrivateUse1 : c10::DispatchKey::CPU;
+  const auto key = self.is_privateuseone() ? c10::DispatchKey::PrivateUse1 : c10::DispatchKey::CPU;
   const auto dtype = c10::scalarTypeToTypeMeta(c10::toUnderlying(self.scalar_type()));
   at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(self.storage()), c10::DispatchKeySet(key), dtype);
   view.unsafeGetTensorImpl()->set_storage_offset(self.storage_offset());
@@ -125,7 +123,7 @@ at::Tensor& copy_quantized(at::Tensor& self, const at::Tensor& src, bool non_blo
   return self;
 }
 
-at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+at::Tensor copy_quantized_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   at::Tensor target = dst;
   return copy_quantized(target, self, non_blocking);
 }
@@ -158,7 +156,7 @@ TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
                       "gt.Scalar", "gt.Tensor", "ge.Scalar", "ge.Tensor"});
   m.impl("int_repr", TORCH_FN(int_repr));
   m.impl("copy_", TORCH_FN(copy_quantized));
-  m.impl("_copy_from", TORCH_FN(copy_from));
+  m.impl("_copy_from", TORCH_FN(copy_quantized_from));
 }
 
 }  // namespace torch_npu

@@ -50,7 +50,7 @@ bool parse_share(std::string_view value, double& out) {
   return true;
 }
 
-bool parse_switch(std::string_view value, bool& out) {
+bool parse_true_or_false(std::string_view value, bool& out) {
   out = value == "True";
   return is_switch(value);
 }
@@ -109,7 +109,7 @@ struct Key {
 constexpr std::string_view kNoPinnedChoice = "pinned memory always comes from aclrtMallocHost, piece by piece";
 
 // Rows whose function stores nothing only check the value: PyTorch keeps that setting.
-constexpr std::array kKeys = {
+constexpr std::array kSettingKeys = {
     Key{"max_split_size_mb", "a whole number of MiB from 20",
         [](std::string_view value, OwnSettings&) { return is_between(value, 20, kMost); }},
     Key{"garbage_collection_threshold", "a number between 0 and 1",
@@ -117,7 +117,8 @@ constexpr std::array kKeys = {
           double share = 0;
           return parse_share(value, share) && share < 1;
         }},
-    Key{"expandable_segments", kSwitch, [](std::string_view value, OwnSettings& s) { return parse_switch(value, s.expands); }},
+    Key{"expandable_segments", kSwitch,
+        [](std::string_view value, OwnSettings& s) { return parse_true_or_false(value, s.expands); }},
     Key{"base_addr_aligned_kb", "a whole number from 0 to 16",
         [](std::string_view value, OwnSettings&) { return is_between(value, 0, 16); },
         "memory is aligned to 512 bytes, in expandable segments too"},
@@ -135,13 +136,13 @@ constexpr std::array kKeys = {
     Key{"max_non_split_rounding_mb", "a whole number of MiB from 20",
         [](std::string_view value, OwnSettings& s) { return parse_megabytes(value, 20, kMost, s.max_extra); }},
     Key{"multi_stream_lazy_reclaim", kSwitch,
-        [](std::string_view value, OwnSettings& s) { return parse_switch(value, s.reclaims_lazily); }},
+        [](std::string_view value, OwnSettings& s) { return parse_true_or_false(value, s.reclaims_lazily); }},
     Key{"per_process_memory_fraction", "a number above 0, up to 1",
         [](std::string_view value, OwnSettings& s) { return parse_share(value, s.fraction); }},
     Key{"throw_on_npumalloc_oom", kSwitch,
-        [](std::string_view value, OwnSettings& s) { return parse_switch(value, s.fails_at_once); }},
+        [](std::string_view value, OwnSettings& s) { return parse_true_or_false(value, s.fails_at_once); }},
     Key{"release_lock_on_npumalloc", kSwitch,
-        [](std::string_view value, OwnSettings& s) { return parse_switch(value, s.asks_unlocked); }},
+        [](std::string_view value, OwnSettings& s) { return parse_true_or_false(value, s.asks_unlocked); }},
     Key{"pinned_use_background_threads", kSwitch, [](std::string_view value, OwnSettings&) { return is_switch(value); }},
     Key{"pin_memory_expandable_segments", kSwitch, [](std::string_view value, OwnSettings&) { return is_switch(value); },
         kNoPinnedChoice},
@@ -156,7 +157,7 @@ constexpr std::array kKeys = {
 
 std::string names_of_keys() {
   std::string names;
-  for (const Key& key : kKeys) names += (names.empty() ? "" : ", ") + std::string(key.name);
+  for (const Key& key : kSettingKeys) names += (names.empty() ? "" : ", ") + std::string(key.name);
   return names;
 }
 
@@ -201,8 +202,8 @@ class Parser {
     TORCH_CHECK_VALUE(colon != std::string_view::npos && colon > 0 && colon + 1 < item.size(), source_, " has '", item,
                       "', but must be key:value pairs separated by commas, such as max_split_size_mb:128");
     const std::string_view name = item.substr(0, colon), value = item.substr(colon + 1);
-    const auto key = std::find_if(kKeys.begin(), kKeys.end(), [&](const Key& row) { return row.name == name; });
-    if (key == kKeys.end()) {
+    const auto key = std::find_if(kSettingKeys.begin(), kSettingKeys.end(), [&](const Key& row) { return row.name == name; });
+    if (key == kSettingKeys.end()) {
       const bool is_key_of_other_device = Config::getKeys().contains(std::string(name));
       TORCH_CHECK_VALUE(is_key_of_other_device, source_, " has the unknown key '", name, "'; the keys are ", names_of_keys());
       return;
@@ -279,7 +280,7 @@ void apply_settings(std::string_view source, const std::string& text) {
 // Registers the keys before PyTorch reads PYTORCH_ALLOC_CONF, because it refuses unknown keys. A build of PyTorch for another
 // device may know some of the keys already and has its own hook, which stays.
 const bool is_registered = [] {
-  for (const Key& key : kKeys) Config::getMutableKeys().insert(std::string(key.name));
+  for (const Key& key : kSettingKeys) Config::getMutableKeys().insert(std::string(key.name));
   auto& hook = Config::getConfigParserHook();
   if (!hook) hook = [](const std::string& text) { keep(Parser("the text of settings", text).parse()); };
   return true;

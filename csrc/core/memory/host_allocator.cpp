@@ -35,21 +35,21 @@ void free_pinned(void* context);
 
 using PinnedAllocator = at::CachingHostAllocatorInterface<PinnedMemory, free_pinned>;
 
-PinnedAllocator& allocator() {
+PinnedAllocator& pinned_allocator() {
   static PinnedAllocator* const allocator = new PinnedAllocator;
   return *allocator;
 }
 
 void free_pinned(void* context) {
   if (is_in_bad_fork()) return;
-  allocator().free(context);
+  pinned_allocator().free(context);
 }
 
 REGISTER_HOST_ALLOCATOR(at::kPrivateUse1, getNPUHostAllocator())
 
 }  // namespace
 
-at::HostAllocator* getNPUHostAllocator() { return &allocator(); }
+at::HostAllocator* getNPUHostAllocator() { return &pinned_allocator(); }
 
 bool is_pinned(const void* pointer) {
   if (!is_initialized() || is_in_bad_fork()) return false;

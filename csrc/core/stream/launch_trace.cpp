@@ -176,7 +176,7 @@ void log_launch(NPUStream stream, const Launch& launch) {
 }
 
 [[maybe_unused]] const bool registered = [] {
-  acl::set_annotator(annotate);
+  acl::set_annotator(acl::AnnotatorPlace::kLaunch, annotate);
   return true;
 }();
 

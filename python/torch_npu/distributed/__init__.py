@@ -1,11 +1,9 @@
-"""Distributed training. HCCL, the collectives of NPUs, is not implemented yet.
-
-Process groups of the backend gloo work with tensors on the CPU. `torch.distributed` itself is torch's.
-"""
+"""Distributed training: what `torch.distributed` does not have for NPUs. docs/distributed.md is for users."""
 
 from __future__ import annotations
 
 from .distributed_c10d import (
+    ProcessGroupHCCL,
     all_gather_into_tensor_uneven,
     is_hccl_available,
     reduce_scatter_tensor_uneven,
@@ -13,6 +11,7 @@ from .distributed_c10d import (
 )
 
 __all__ = [
+    "ProcessGroupHCCL",
     "all_gather_into_tensor_uneven",
     "is_available",
     "is_hccl_available",
@@ -22,5 +21,5 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether collectives between NPUs are available: not yet."""
+    """Whether collectives between NPUs are available."""
     return is_hccl_available()

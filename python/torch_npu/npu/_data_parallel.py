@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
+_has_advised = False
+
 
 def install() -> None:
+    torch.nn.DataParallel.__init__ = _advising(torch.nn.DataParallel.__init__)
     for name, function in _FUNCTIONS.items():
         setattr(torch._C, name, _beside(getattr(torch._C, name, None), function))
 
@@ -73,6 +77,24 @@ def _device(device: Any) -> torch.device:
 
 def _on(streams: Sequence[Any] | None, index: int) -> AbstractContextManager[Any]:
     return contextlib.nullcontext() if streams is None or streams[index] is None else streams[index]
+
+
+def _advising(init: Callable[..., None]) -> Callable[..., None]:
+    """Wraps the constructor of DataParallel: for modules on npu it names the faster way, once per process."""
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        global _has_advised
+        if not _has_advised and getattr(self, "device_ids", None) and self.src_device_obj.type == "npu":
+            _has_advised = True
+            warnings.warn(
+                "torch.nn.DataParallel copies the model to every NPU in each step, from one process. "
+                "torch.nn.parallel.DistributedDataParallel with one process per NPU is faster: see docs/distributed.md",
+                stacklevel=2,
+            )
+
+    return __init__
 
 
 def _beside(original: Callable[..., Any] | None, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,9 +4,7 @@ has its schema and raises NotImplementedError."""
 from .._api_status import not_offered
 from ._define import PUBLIC, op
 
-_HCCL = (
-    "collectives (HCCL) are not implemented yet; multiply with torch.matmul, and reduce with torch.distributed (gloo) on the CPU"
-)
+_HCCL = "matrix products and collectives are not fused; call torch.matmul and the collectives of torch.distributed"
 
 
 def _later(schema, does, called=None):

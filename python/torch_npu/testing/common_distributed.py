@@ -1,4 +1,4 @@
-"""Decorators for tests with several processes. Tests with npu tensors need HCCL and are skipped until it is implemented."""
+"""Decorators for tests with several processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import torch
 import torch.distributed as dist
 
 from ..distributed import is_hccl_available
-from ..distributed.distributed_c10d import NO_HCCL
+
+_NO_HCCL = "there is no libhccl.so beside the device library"
 
 TestSkip = namedtuple("TestSkip", "exit_code, message")
 TestSkip.__test__ = False  # type: ignore[attr-defined]
@@ -20,7 +21,7 @@ TestSkip.__test__ = False  # type: ignore[attr-defined]
 TEST_SKIPS = {
     "multi-npu": TestSkip(75, "needs several NPUs"),
     **{f"multi-npu-{count}": TestSkip(75, f"needs {count} NPUs") for count in range(1, 9)},
-    "hccl": TestSkip(76, NO_HCCL),
+    "hccl": TestSkip(76, _NO_HCCL),
     "known_issues": TestSkip(77, "fails for a known reason"),
 }
 
@@ -45,7 +46,7 @@ def init_pg(backend: str = "hccl", world_size: int = 1, rank: int = 0, file_name
     if backend not in ("hccl", "gloo"):
         raise RuntimeError(f'init_pg: backend must be "hccl" or "gloo", not {backend!r}')
     if backend == "hccl" and not is_hccl_available():
-        raise NotImplementedError(f"init_pg: {NO_HCCL}")
+        raise NotImplementedError(f"init_pg: {_NO_HCCL}")
     dist.init_process_group(backend, f"file://{file_name.removeprefix('file://')}", world_size=world_size, rank=rank)
     if backend == "hccl":
         torch.npu.set_device(rank)
@@ -62,7 +63,7 @@ def with_comms(func: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> None:
         backend = "hccl" if torch.npu.device_count() >= self.world_size else "gloo"
         if backend == "hccl" and not is_hccl_available():
-            raise unittest.SkipTest(NO_HCCL)
+            raise unittest.SkipTest(_NO_HCCL)
         init_pg(backend, self.world_size, self.rank, self.file_name)
         torch.npu.manual_seed(0)
         try:

@@ -1,10 +1,27 @@
-"""Environment variables that CANN reads and torch_npu does not.
+"""Environment variables that the plugin does not read itself.
 
-    name in CANN_VARIABLES  # a machine with CANN may set it: the doctor does not take it for a misspelt name
+    name in COLLECTIVE_VARIABLES  # libhccl reads it, at the first use of a process group
+    name in CANN_VARIABLES  # only CANN reads it; a machine with CANN may set it
 
-docs/environment.md lists the same names (a test compares them).
+The doctor does not take these names for misspelt ones. docs/environment.md lists the same names (a test compares them).
 """
 
+COLLECTIVE_VARIABLES = frozenset(
+    (
+        "HCCL_BUFFSIZE",
+        "HCCL_CONNECT_TIMEOUT",
+        "HCCL_EXEC_TIMEOUT",
+        "HCCL_HOST_SOCKET_PORT_RANGE",
+        "HCCL_IF_BASE_PORT",
+        "HCCL_IF_IP",
+        "HCCL_SOCKET_FAMILY",
+        "HCCL_SOCKET_IFNAME",
+        "HCCL_WHITELIST_DISABLE",
+        "HCCL_WHITELIST_FILE",
+        "SOFTNPU_HCCL_HOST",
+        "SOFTNPU_HCCL_TRANSPORT",
+    )
+)
 CANN_VARIABLES = frozenset(
     (
         "ASCEND_ALLOW_LINK",
@@ -36,8 +53,6 @@ CANN_VARIABLES = frozenset(
         "HCCL_DFS_CONFIG",
         "HCCL_DIAGNOSE_ENABLE",
         "HCCL_ENTRY_LOG_ENABLE",
-        "HCCL_HOST_SOCKET_PORT_RANGE",
-        "HCCL_IF_BASE_PORT",
         "HCCL_INTER_HCCS_DISABLE",
         "HCCL_INTRA_PCIE_ENABLE",
         "HCCL_INTRA_ROCE_ENABLE",
@@ -53,8 +68,5 @@ CANN_VARIABLES = frozenset(
         "HCCL_RDMA_QP_PORT_CONFIG_PATH",
         "HCCL_RDMA_RETRY_CNT",
         "HCCL_RDMA_TIMEOUT",
-        "HCCL_SOCKET_FAMILY",
-        "HCCL_SOCKET_IFNAME",
-        "HCCL_WHITELIST_FILE",
     )
 )

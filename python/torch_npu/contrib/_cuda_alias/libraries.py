@@ -14,7 +14,7 @@ from .replacement import Replacement
 
 
 def process_groups() -> Iterator[Replacement]:
-    """The backend nccl becomes hccl."""
+    """The backend nccl becomes hccl, and is available if hccl is."""
     if not torch.distributed.is_available():
         return
 
@@ -26,7 +26,6 @@ def process_groups() -> Iterator[Replacement]:
             given = signature.bind(*args, **kwargs)
             backend = given.arguments.get("backend")
             if isinstance(backend, str) and "nccl" in backend.lower():
-                _check_hccl()
                 given.arguments["backend"] = backend.lower().replace("nccl", "hccl").replace("cuda:", "npu:")
             return function(*given.args, **given.kwargs)
 
@@ -37,14 +36,8 @@ def process_groups() -> Iterator[Replacement]:
         twin = with_hccl(getattr(c10d, name))
         yield c10d, name, twin
         yield torch.distributed, name, twin
-
-
-def _check_hccl() -> None:
-    if not hasattr(torch.distributed.Backend, "HCCL"):
-        raise NotImplementedError(
-            "the backend nccl becomes hccl on npu, which this version does not have; use backend='gloo' with tensors on the CPU, "
-            "or one process"
-        )
+    for module in (c10d, torch.distributed):
+        yield module, "is_nccl_available", lambda: torch.distributed.is_hccl_available()
 
 
 def extensions() -> Iterator[Replacement]:

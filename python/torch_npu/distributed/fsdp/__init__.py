@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..._api_status import not_offered
-from ..distributed_c10d import NO_HCCL
 
 __all__ = ["fully_shard"]
 
 
-@not_offered(NO_HCCL)
+@not_offered("call torch.distributed.fsdp.fully_shard, which is torch's own")
 def fully_shard(*args: Any, **kwargs: Any) -> Any: ...

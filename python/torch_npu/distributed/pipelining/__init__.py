@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._api_status import not_offered
-from ..distributed_c10d import NO_HCCL
 
 __all__ = ["pipeline"]
 
 
-@not_offered(NO_HCCL)
+@not_offered("call torch.distributed.pipelining.pipeline, which is torch's own")
 def pipeline(
     module: Any,
     mb_args: tuple[Any, ...],

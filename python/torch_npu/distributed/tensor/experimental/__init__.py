@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...._api_status import not_offered
-from ...distributed_c10d import NO_HCCL
 
 __all__ = ["context_parallel"]
 
 
-@not_offered(NO_HCCL)
+@not_offered("call torch.distributed.tensor.experimental.context_parallel, which is torch's own")
 def context_parallel(
     mesh: Any,
     *,

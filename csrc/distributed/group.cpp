@@ -1,0 +1,223 @@
+#include "distributed/group.h"
+
+#include <c10/util/Exception.h>
+
+#include "acl/error.h"
+#include "base/first_failure.h"
+#include "base/options.h"
+#include "core/exit_report.h"
+#include "core/stream/wait.h"
+
+namespace torch_npu::distributed {
+namespace {
+
+constexpr std::chrono::milliseconds kCompareTime{2000};  // ranks exceed their timeouts at about the same time
+
+// Why communicators were destroyed, by name. The error of a stream that used one gets the reason.
+class AbortReasons {
+ public:
+  static AbortReasons& get() {
+    static AbortReasons* const reasons = new AbortReasons;
+    return *reasons;
+  }
+
+  void add(const std::string& communicator, const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    reasons_[c10::str("'", communicator, "' was destroyed")] = reason;
+  }
+  void remove(const std::string& communicator) {
+    const std::lock_guard lock(mutex_);
+    reasons_.erase(c10::str("'", communicator, "' was destroyed"));
+  }
+  std::string find(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [words, reason] : reasons_) {
+      if (text.find(words) != std::string::npos) return "\nReason: " + reason;
+    }
+    return {};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::string> reasons_;
+};
+
+[[maybe_unused]] const bool annotates = [] {
+  acl::set_annotator(acl::AnnotatorPlace::kGroup,
+                     [](aclError, const char*, const std::string& text) { return AbortReasons::get().find(text); });
+  return true;
+}();
+
+// The same number on all ranks and in all runs, which std::hash does not promise.
+uint64_t number_of(const std::string& text) {
+  uint64_t number = 14695981039346656037u;  // FNV-1a
+  for (const char letter : text) number = (number ^ static_cast<unsigned char>(letter)) * 1099511628211u;
+  return number;
+}
+
+}  // namespace
+
+Group::Group(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options)
+    : store_(std::move(store)),
+      rank_(rank),
+      size_(size),
+      options_(std::move(options)),
+      timeout_(options_->timeout),
+      name_(options_->group_name) {
+  TORCH_CHECK_VALUE(size_ >= 1 && rank_ >= 0 && rank_ < size_, "a process group of the backend hccl needs a rank from 0 to ",
+                    size_ - 1, ", but got rank ", rank_, " of ", size_);
+  comm_config(options_->hccl_config, name_);  // throws for bad settings
+}
+
+int Group::global_rank() const {
+  const std::vector<uint64_t>& ranks = options_->global_ranks_in_group;
+  return static_cast<size_t>(rank_) < ranks.size() ? static_cast<int>(ranks[static_cast<size_t>(rank_)]) : rank_;
+}
+
+std::string Group::name() const {
+  const std::lock_guard lock(mutex_);
+  return name_;
+}
+
+void Group::set_name(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  name_ = name;
+}
+
+std::string Group::describe() const { return c10::str("rank ", rank_, " of ", size_, " in group '", name(), "'"); }
+
+void Group::check_usable(const char* op) const {
+  if (!has_failed()) {
+    const std::lock_guard lock(mutex_);
+    TORCH_CHECK(!is_closed_, op, ": the process group '", name_, "' of the backend hccl was destroyed");
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  C10_THROW_ERROR(DistBackendError, c10::str(op, ": the process group '", name_, "' cannot be used after a failure: ", failure_,
+                                             ". Destroy the group with destroy_process_group(), and make a new one."));
+}
+
+Communicator::Settings Group::settings(const std::string& key) const {
+  Communicator::Settings settings;
+  settings.config = comm_config(options_->hccl_config, c10::str("hccl_", name(), "_", key));
+  settings.high_priority = options_->is_high_priority_stream || options().high_priority_groups;
+  settings.timeout = timeout();
+  return settings;
+}
+
+std::shared_ptr<Communicator> Group::communicator(c10::DeviceIndex device) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = communicators_.find(device);
+    if (found != communicators_.end()) return found->second;
+  }
+  const std::string key = next_meeting();
+  try {
+    auto made = Communicator::meet(*store_, key, rank_, size_, device, settings(key));
+    adopt(made);
+    return made;
+  } catch (const c10::Error& error) {
+    C10_THROW_ERROR(DistBackendError, c10::str(describe(), " on npu:", static_cast<int>(device),
+                                               " could not connect to the other ranks: ", error.what_without_backtrace()));
+  }
+}
+
+std::shared_ptr<Communicator> Group::split(c10::DeviceIndex device, const std::vector<uint32_t>& ranks, uint32_t rank,
+                                           Group& child) {
+  const std::string key = child.next_meeting();
+  return communicator(device)->split(ranks, number_of(child.name() + key), rank, child.settings(key));
+}
+
+void Group::adopt(std::shared_ptr<Communicator> communicator) {
+  AbortReasons::get().remove(communicator->name());
+  const std::lock_guard lock(mutex_);
+  communicators_[communicator->device()] = std::move(communicator);
+}
+
+std::vector<std::shared_ptr<Communicator>> Group::communicators() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Communicator>> all;
+  for (const auto& [device, communicator] : communicators_) all.push_back(communicator);
+  return all;
+}
+
+void Group::fail(const std::string& reason, c10d::ErrorType type) {
+  const std::lock_guard lock(mutex_);
+  if (has_failed()) return;
+  failure_ = reason;
+  error_.store(type);
+}
+
+void Group::abort(const std::string& reason) {
+  for (const auto& communicator : communicators()) {
+    AbortReasons::get().add(communicator->name(), reason);
+    communicator->destroy();
+  }
+}
+
+void Group::wait() {
+  FirstFailure failure;
+  for (const auto& communicator : communicators()) failure.attempt([&] { communicator->wait(); });
+  failure.rethrow();
+}
+
+// A failed collective does not keep the program from leaving the group. An interrupted wait does.
+void Group::wait_to_leave() {
+  try {
+    wait();
+  } catch (const WaitUnfinished&) {
+    throw;
+  } catch (const c10::Error& error) {
+    if (!has_failed()) TORCH_WARN(describe(), " had a failed collective when it was destroyed: ", error.what_without_backtrace());
+  }
+}
+
+void Group::shutdown() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(is_closed_, true)) return;
+  }
+  FirstFailure failure;
+  if (!process_ends()) failure.attempt([this] { wait_to_leave(); });
+  for (const auto& communicator : communicators()) communicator->destroy();
+  failure.rethrow();
+}
+
+void Group::reinit(bool rebuild) {
+  const std::lock_guard launch(launch_lock_);
+  if (!rebuild) return check_usable("reinit_process_group with rebuild_link=False");
+  if (!has_failed()) wait();
+  abort("the program called reinit_process_group");
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(!is_closed_, "reinit_process_group: the process group '", name_, "' was destroyed");
+  communicators_.clear();
+  failure_.clear();
+  error_.store(c10d::ErrorType::SUCCESS);
+  ++generation_;
+  meetings_ = 0;
+}
+
+std::string Group::compare_ranks(const std::string& text) {
+  try {
+    const c10::intrusive_ptr<c10d::Store> store = store_->clone();  // the program may be waiting in the other one
+    const auto key = [](int rank) { return "hccl/desync/" + std::to_string(rank); };
+    store->set(key(rank_), text);
+    std::string report = " Ranks of the group:";
+    const auto end = std::chrono::steady_clock::now() + kCompareTime;
+    for (int rank = 0; rank < size_; ++rank) {
+      std::string word = "it has not reported a timeout";
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+      try {
+        store->wait({key(rank)}, std::max(left, std::chrono::milliseconds(10)));
+        word = "it waits in " + store->get_to_str(key(rank));
+      } catch (const std::exception&) {
+      }
+      report += c10::str(" rank ", rank, ": ", word, ";");
+    }
+    return report;
+  } catch (const std::exception& error) {
+    return c10::str(" The ranks could not be compared: ", error.what());
+  }
+}
+
+}  // namespace torch_npu::distributed

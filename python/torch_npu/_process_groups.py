@@ -1,0 +1,131 @@
+"""Process groups of the backend hccl: registered with torch.distributed for tensors of npu.
+
+torch.distributed.init_process_group()            # hccl, where npu is the accelerator
+torch.distributed.init_process_group("cpu:gloo,npu:hccl")
+torch.distributed.ProcessGroupHCCL.Options()      # options for pg_options
+torch.distributed.monitored_barrier()             # works for groups of hccl, too
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import _C
+
+ProcessGroupHCCL = _C._distributed_c10d.ProcessGroupHCCL
+
+
+def register() -> None:
+    if not torch.distributed.is_available():
+        return
+    torch.distributed.Backend.register_backend("hccl", _create, extended_api=True, devices=["npu"])
+    group = torch.distributed.ProcessGroup
+    group._register_backend = _with_default_backend(group._register_backend)
+    parallel = torch.nn.parallel.DistributedDataParallel
+    parallel._check_comm_hook = _with_bfloat16(parallel._check_comm_hook)
+    rendezvous = importlib.import_module("torch.distributed.rendezvous")
+    rendezvous._create_c10d_store = _with_hint(rendezvous._create_c10d_store)  # type: ignore[attr-defined]
+    c10d = torch.distributed.distributed_c10d
+    c10d.monitored_barrier = torch.distributed.monitored_barrier = _with_hccl(c10d.monitored_barrier)
+
+
+def backend_of(group: Any = None) -> Any:
+    """The ProcessGroupHCCL of a group; None if it has none for npu."""
+    group = group or torch.distributed.distributed_c10d._get_default_group()
+    npu = torch.device("npu")
+    if npu not in group._device_types:
+        return None
+    backend = group._get_backend(npu)
+    while not isinstance(backend, ProcessGroupHCCL) and hasattr(backend, "wrapped_pg"):  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+        backend = backend.wrapped_pg
+    return backend if isinstance(backend, ProcessGroupHCCL) else None
+
+
+def _create(request: Any, options: Any) -> Any:
+    """Called by torch for a group with the backend hccl."""
+    if options is not None and not isinstance(options, ProcessGroupHCCL.Options):
+        raise TypeError(
+            f"pg_options of the backend hccl must be a torch.distributed.ProcessGroupHCCL.Options, not {type(options).__name__}"
+        )
+    options = ProcessGroupHCCL.Options() if options is None else copy.copy(options)
+    options._timeout = request.timeout
+    options.group_name = request.group_id
+    if request.global_ranks_in_group:
+        options.global_ranks_in_group = request.global_ranks_in_group
+    return ProcessGroupHCCL(request.store, request.group_rank, request.group_size, options)
+
+
+def _with_default_backend(register_backend: Callable[..., None]) -> Callable[..., None]:
+    """torch makes gloo the default backend of a group whose backends it chose itself, although such a group has only hccl, and
+    sets none for "cpu:gloo,npu:hccl". destroy_process_group() fails for both."""
+
+    @functools.wraps(register_backend)
+    def _register_backend(self: Any, device: Any, backend_type: Any, *args: Any, **kwargs: Any) -> None:
+        register_backend(self, device, backend_type, *args, **kwargs)
+        if device.type == "npu" and backend_type == torch.distributed.ProcessGroup.BackendType.CUSTOM:
+            self._set_default_backend(backend_type)
+
+    return _register_backend
+
+
+def _with_hint(create: Callable[..., Any]) -> Callable[..., Any]:
+    """The errors of torch's store do not say whether the host or the port is wrong."""
+
+    @functools.wraps(create)
+    def _create_c10d_store(hostname: str, port: int, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return create(hostname, port, *args, **kwargs)
+        except torch.distributed.DistError as error:
+            raise type(error)(f"{error}\n{_hint(hostname, port)}") from error
+
+    return _create_c10d_store
+
+
+def _hint(hostname: str, port: int) -> str:
+    try:
+        socket.getaddrinfo(hostname, port)
+    except OSError:
+        return f"host not found: {hostname!r} has no address. Correct MASTER_ADDR, or the host in init_method."
+    return (
+        f"Rank 0 must run on {hostname} and listen at port {port} (MASTER_ADDR, MASTER_PORT). If it does, a firewall may block "
+        f"{hostname}:{port}: open the port."
+    )
+
+
+def _with_hccl(original: Callable[..., None]) -> Callable[..., None]:
+    """torch.distributed.monitored_barrier refuses backends other than gloo."""
+
+    @functools.wraps(original)
+    def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        c10d = torch.distributed.distributed_c10d
+        backend = None if c10d._rank_not_in_group(group) else backend_of(group)
+        if backend is None:
+            return original(group, timeout, wait_all_ranks)
+        if timeout is None:
+            timeout = backend.options._timeout
+        elif timeout.total_seconds() < 0:
+            raise ValueError(f"monitored_barrier: timeout is {timeout}; it must not be negative")
+        backend.monitored_barrier(timeout, wait_all_ranks)
+        return None
+
+    return monitored_barrier
+
+
+def _with_bfloat16(check: Callable[..., None]) -> Callable[..., None]:
+    """torch refuses bf16_compress_hook, by its name, for devices other than CUDA and XPU."""
+
+    @functools.wraps(check)
+    def _check_comm_hook(self: Any, hook: Any) -> None:
+        if self.device_type == "npu" and getattr(hook, "__name__", "").startswith("bf16_compress"):
+            hook = functools.wraps(hook)(functools.partial(hook))
+            hook.__name__ = "compress_hook"
+        check(self, hook)
+
+    return _check_comm_hook

@@ -1,0 +1,102 @@
+"""A model of every collective in one process: the inputs of all ranks give the outputs of all ranks.
+
+Inputs and outputs are lists by rank of lists of CPU tensors. An output of None means that the operation does not define what the
+rank gets. Values are never changed in place.
+"""
+
+import functools
+import operator
+
+import torch
+
+# float16 and bfloat16 are combined in float32 and rounded once.
+WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+
+COMBINE = {
+    "sum": operator.add,
+    "avg": operator.add,
+    "premul_sum": operator.add,
+    "product": operator.mul,
+    "min": torch.minimum,
+    "max": torch.maximum,
+    "band": torch.bitwise_and,
+    "bor": torch.bitwise_or,
+    "bxor": torch.bitwise_xor,
+}
+# A sum of bools is true if one of them is, a product if all are.
+COMBINE_BOOL = {**COMBINE, "sum": torch.logical_or, "product": torch.logical_and}
+
+PREMUL_FACTOR = 0.5
+
+
+def combine(tensors, reduction):
+    """The reduction of tensors, in their order."""
+    dtype = tensors[0].dtype
+    table = COMBINE_BOOL if dtype == torch.bool else COMBINE
+    wide = [tensor.to(WIDER.get(dtype, dtype)) for tensor in tensors]
+    if reduction == "premul_sum":
+        wide = [tensor * PREMUL_FACTOR for tensor in wide]
+    result = functools.reduce(table[reduction], wide)
+    if reduction == "avg":
+        rounding = None if dtype.is_floating_point or dtype.is_complex else "trunc"
+        result = torch.div(result, len(tensors), rounding_mode=rounding)
+    return result.to(dtype)
+
+
+def all_reduce(inputs, reduction):
+    return [[combine(same, reduction) for same in zip(*inputs, strict=True)] for _ in inputs]
+
+
+def reduce(inputs, reduction, root):
+    return [result if rank == root else None for rank, result in enumerate(all_reduce(inputs, reduction))]
+
+
+def broadcast(inputs, root):
+    return [inputs[root] for _ in inputs]
+
+
+def all_gather(inputs):
+    """Each rank has one tensor; the sizes may differ."""
+    return [[tensor for (tensor,) in inputs] for _ in inputs]
+
+
+def all_gather_into_tensor(inputs):
+    """Each rank has some tensors; each is gathered into one."""
+    return [[torch.cat(same) for same in zip(*inputs, strict=True)] for _ in inputs]
+
+
+def reduce_scatter(inputs, reduction):
+    """Each rank has a tensor for every rank."""
+    return [[combine([theirs[rank] for theirs in inputs], reduction)] for rank in range(len(inputs))]
+
+
+def reduce_scatter_tensor(inputs, reduction):
+    """Each rank has some tensors; rank r gets part r of each."""
+    size = len(inputs)
+    whole = [combine(same, reduction) for same in zip(*inputs, strict=True)]
+    return [[tensor.chunk(size)[rank] if tensor.numel() else tensor for tensor in whole] for rank in range(size)]
+
+
+def gather(inputs, root):
+    return [[tensor for (tensor,) in inputs] if rank == root else [] for rank in range(len(inputs))]
+
+
+def scatter(inputs, root):
+    """The root has a tensor for every rank."""
+    return [[inputs[root][rank]] for rank in range(len(inputs))]
+
+
+def all_to_all(inputs):
+    """Each rank has a tensor for every rank; the sizes may differ."""
+    return [[theirs[rank] for theirs in inputs] for rank in range(len(inputs))]
+
+
+def all_to_all_single(inputs, splits):
+    """Each rank has one tensor; splits[r][q] rows of rank r go to rank q."""
+    parts = [tensor.split(rows) for (tensor,), rows in zip(inputs, splits, strict=True)]
+    return [[torch.cat(received)] for received in all_to_all(parts)]
+
+
+def shift(inputs, distance):
+    """Each rank sends its tensors to the rank `distance` further on."""
+    return [inputs[(rank - distance) % len(inputs)] for rank in range(len(inputs))]
