@@ -1,5 +1,7 @@
 """The device table is type-checked, and a mistake is one sentence that names file, line, row, parameter and both types."""
 
+from pathlib import Path
+
 import device_table
 import pytest
 import table_rows
@@ -20,6 +22,17 @@ def test_device_rows_of_each_kind(tmp_path):
     assert table["aclnnNonzero"].sync
     assert table["aclnnSoftmax"].dtypes == ("floating",)
     assert [output.name for output in norm.outputs] == ["y", "mean"]
+
+
+# ATen has no other out= overload for these.
+COPYING = {"prod.out", "std_mean.correction_out", "tril_indices.out", "triu_indices.out", "var_mean.correction_out"}
+
+
+def test_no_row_names_an_overload_that_copies_its_result():
+    """torchgen writes the overload from the functional one: it computes a new tensor and copies it."""
+    table = device_table.read_device_table(Path(__file__).parents[2] / "softnpu/ops/aclnn.yaml")
+    named = [function.aten.function for function in table.values() if function.aten]
+    assert {str(native.func.name) for native in named if "generated" in native.tags} == COPYING
 
 
 def test_widened_takes_words_and_tensors(tmp_path):

@@ -1,18 +1,22 @@
 #include <ATen/Dispatch.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/div.h>
+#include <ATen/ops/elu.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/floor_divide.h>
 #include <ATen/ops/is_nonzero.h>
 #include <ATen/ops/lcm.h>
 #include <ATen/ops/logit.h>
 #include <ATen/ops/logit_backward.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ne.h>
+#include <ATen/ops/remainder.h>
 #include <ATen/ops/result_type.h>
-#include <ATen/ops/rsub.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/sub.h>
 
 #include <limits>
 
@@ -30,14 +34,47 @@ std::optional<std::string_view> rounding(int64_t mode) {
 // A negative value means "not given".
 std::optional<double> bound(double eps) { return eps < 0 ? std::nullopt : std::optional(eps); }
 
+using at::native::wrapped_scalar_tensor;
+
 }  // namespace
 
 void add_to_scalar(const at::Scalar& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
   at::add_out(out, at::scalar_tensor(self, other.options()), other, alpha);
 }
 
+// ATen's out= overloads that take a number compute a new tensor and copy it. Those that take a tensor write their output
+// directly.
+void adds(const at::Tensor& self, const at::Scalar& other, const at::Scalar& alpha, at::Tensor& out) {
+  at::add_out(out, self, wrapped_scalar_tensor(other), alpha);
+}
+
+void subs(const at::Tensor& self, const at::Scalar& other, const at::Scalar& alpha, at::Tensor& out) {
+  at::sub_out(out, self, wrapped_scalar_tensor(other), alpha);
+}
+
+void muls(const at::Tensor& self, const at::Scalar& other, at::Tensor& out) {
+  at::mul_out(out, self, wrapped_scalar_tensor(other));
+}
+
+void divs(const at::Tensor& self, const at::Scalar& other, at::Tensor& out) {
+  at::div_out(out, self, wrapped_scalar_tensor(other));
+}
+
 void rsubs(const at::Tensor& self, const at::Scalar& other, const at::Scalar& alpha, at::Tensor& out) {
-  at::rsub_out(out, self, other, alpha);
+  at::sub_out(out, wrapped_scalar_tensor(other), self, alpha);
+}
+
+void floor_divides(const at::Tensor& self, const at::Scalar& other, at::Tensor& out) {
+  at::floor_divide_out(out, self, wrapped_scalar_tensor(other));
+}
+
+void remainder_of_scalar(const at::Scalar& self, const at::Tensor& other, at::Tensor& out) {
+  at::remainder_out(out, wrapped_scalar_tensor(self), other);
+}
+
+void celu(const at::Tensor& self, const at::Scalar& alpha, at::Tensor& out) {
+  TORCH_CHECK(alpha.toDouble() != 0, "ZeroDivisionError: alpha cannot be 0 for CELU");
+  at::elu_out(out, self, alpha, 1.0, 1.0 / alpha.toDouble());
 }
 
 void div_mod(const at::Tensor& self, const at::Tensor& other, int64_t mode, at::Tensor& out) {
@@ -47,7 +84,7 @@ void div_mod(const at::Tensor& self, const at::Tensor& other, int64_t mode, at::
 void div_mod_(at::Tensor& selfRef, const at::Tensor& other, int64_t mode) { selfRef.div_(other, rounding(mode)); }
 
 void div_mods(const at::Tensor& self, const at::Scalar& other, int64_t mode, at::Tensor& out) {
-  at::div_out(out, self, other, rounding(mode));
+  at::div_out(out, self, wrapped_scalar_tensor(other), rounding(mode));
 }
 
 void div_mods_(at::Tensor& selfRef, const at::Scalar& other, int64_t mode) { selfRef.div_(other, rounding(mode)); }

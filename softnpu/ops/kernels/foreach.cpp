@@ -1,4 +1,5 @@
 // Operations on lists of tensors in one launch. Small tensors use the loops of the engine.
+#include <ATen/ScalarOps.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/acos.h>
 #include <ATen/ops/add.h>
@@ -47,6 +48,8 @@
 
 namespace softnpu::ops::kernels {
 namespace {
+
+using at::native::wrapped_scalar_tensor;  // out= overloads that take a number compute a new tensor and copy it
 
 using engine::Try;
 using engine::view_of;
@@ -211,7 +214,7 @@ void foreach_add_list(at::TensorList x1, at::TensorList x2, const at::Tensor& al
 
 void foreach_add_scalar_v2(at::TensorList x, const at::Scalar& scalar, at::TensorList out) {
   each_scalar(x, out, engine::try_adds, {scalar, 1},
-              [&](const at::Tensor& a, at::Tensor& result) { at::add_out(result, a, scalar); });
+              [&](const at::Tensor& a, at::Tensor& result) { at::add_out(result, a, wrapped_scalar_tensor(scalar)); });
 }
 
 void foreach_sub_list_v2(at::TensorList x1, at::TensorList x2, const at::Scalar& alpha, at::TensorList out) {
@@ -225,7 +228,7 @@ void foreach_sub_list(at::TensorList x1, at::TensorList x2, const at::Tensor& al
 
 void foreach_sub_scalar_v2(at::TensorList x, const at::Scalar& scalar, at::TensorList out) {
   each_scalar(x, out, engine::try_subs, {scalar, 1},
-              [&](const at::Tensor& a, at::Tensor& result) { at::sub_out(result, a, scalar); });
+              [&](const at::Tensor& a, at::Tensor& result) { at::sub_out(result, a, wrapped_scalar_tensor(scalar)); });
 }
 
 void foreach_mul_list(at::TensorList x1, at::TensorList x2, at::TensorList out) {
@@ -235,7 +238,7 @@ void foreach_mul_list(at::TensorList x1, at::TensorList x2, at::TensorList out) 
 
 void foreach_mul_scalar_v2(at::TensorList x, const at::Scalar& scalar, at::TensorList out) {
   each_scalar(x, out, engine::try_muls, {scalar},
-              [&](const at::Tensor& a, at::Tensor& result) { at::mul_out(result, a, scalar); });
+              [&](const at::Tensor& a, at::Tensor& result) { at::mul_out(result, a, wrapped_scalar_tensor(scalar)); });
 }
 
 void foreach_div_list(at::TensorList x1, at::TensorList x2, at::TensorList out) {
@@ -245,7 +248,7 @@ void foreach_div_list(at::TensorList x1, at::TensorList x2, at::TensorList out) 
 
 void foreach_div_scalar_v2(at::TensorList x, const at::Scalar& scalar, at::TensorList out) {
   each_scalar(x, out, engine::try_divs, {scalar},
-              [&](const at::Tensor& a, at::Tensor& result) { at::div_out(result, a, scalar); });
+              [&](const at::Tensor& a, at::Tensor& result) { at::div_out(result, a, wrapped_scalar_tensor(scalar)); });
 }
 
 void foreach_maximum_list(at::TensorList x1, at::TensorList x2, at::TensorList out) {
