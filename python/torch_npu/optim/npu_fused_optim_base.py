@@ -359,8 +359,8 @@ def tensor_step(step: int) -> torch.Tensor:
 
 
 def _with_own_step(state: dict[str, Any]) -> dict[str, Any]:
-    step = state.get("step") if isinstance(state, dict) else None
-    return {**state, "step": step.clone()} if isinstance(step, torch.Tensor) else state
+    step = state.get("step")
+    return {**state, "step": step.clone()} if isinstance(step, torch.Tensor) else {**state}
 
 
 def _are(one: Collection[Any], other: Collection[Any]) -> bool:
