@@ -73,11 +73,9 @@ def main():
                 pairs = interleave(*sides, options.rounds, warm_up=3, clock=CLOCKS[options.clock])
                 fused, base = (min(times) * 1e6 for times in zip(*pairs, strict=True))
                 bar = bar if width == BAR_WIDTH else None
-                repro = (
-                    f"scripts/bench optim --case {shlex.quote(name)} --width {width} --threads {threads} --clock {options.clock}"
-                )
-                results.append({"case": name, "elements": elements, "threads": threads, "launches": launches(job),
-                                "base_us": base, "fused_us": fused, "ratio": fused / base, "bar": bar, "repro": repro})  # fmt: skip
+                repro = f"scripts/bench optim --case {shlex.quote(name)} --width {width} --threads {threads}"
+                results.append({"case": name, "elements": elements, "threads": threads, "launches": launches(job), "bar": bar,
+                                "base_us": base, "fused_us": fused, "ratio": fused / base, "repro": repro})  # fmt: skip
                 verdict = "" if bar is None else f" {bar:5.2f}{'' if fused <= bar * base else '  MISSED'}"
                 numbers = f"{elements:9} {threads:7} {results[-1]['launches']:8} {base:9.0f} {fused:9.0f} {fused / base:6.3f}"
                 print(f"{name:28} {numbers}{verdict}", flush=True)

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 _DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
-_data_ptr, _stride = torch._C.TensorBase.data_ptr, torch._C.TensorBase.stride
+_Tensor = torch._C.TensorBase
+_data_ptr, _stride, _is_contiguous = _Tensor.data_ptr, _Tensor.stride, _Tensor.is_contiguous
 
 
 class Flat(NamedTuple):
@@ -55,7 +56,9 @@ class _Layout(NamedTuple):
     states: list[dict[str, Any]]
     active: list[torch.Tensor]  # the parameters with a gradient
     addresses: list[int]
-    strides: list[tuple[int, ...]]
+    contiguous: list[bool]
+    permuted: list[torch.Tensor]  # those that are not contiguous
+    strides: list[tuple[int, ...]]  # their strides
     grads: list[torch.Tensor]  # their gradients
     grad_addresses: list[int]
 
@@ -208,7 +211,8 @@ class NpuFusedOptimizerBase(Optimizer):
         fits = (
             _are(params, layout.members)
             and list(map(_data_ptr, layout.active)) == layout.addresses
-            and list(map(_stride, layout.active)) == layout.strides
+            and list(map(_is_contiguous, layout.active)) == layout.contiguous
+            and list(map(_stride, layout.permuted)) == layout.strides
             and list(map(_data_ptr, layout.grads)) == layout.grad_addresses
             and _are(self.state.values(), layout.states)
             and all(chunk.is_intact() for chunk in chunks)
@@ -252,13 +256,16 @@ class NpuFusedOptimizerBase(Optimizer):
         self._flats, self._kept = flats, {**self._kept, **flats}
 
         views = [param.grad for param in active]
+        permuted = [param for param in active if not param.is_contiguous()]
         self._layout = _Layout(
             members=members,
             views=[param.grad for param in members],
             states=list(self.state.values()),
             active=active,
             addresses=list(map(_data_ptr, active)),
-            strides=list(map(_stride, active)),
+            contiguous=list(map(_is_contiguous, active)),
+            permuted=permuted,
+            strides=list(map(_stride, permuted)),
             grads=views,
             grad_addresses=list(map(_data_ptr, views)),
         )

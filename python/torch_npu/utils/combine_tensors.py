@@ -10,13 +10,11 @@ Earlier views of `a` keep the old memory.
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Iterable, Sequence
 
 import torch
 
 _data_ptr, _is_contiguous = torch._C.TensorBase.data_ptr, torch._C.TensorBase.is_contiguous
-_nbytes = operator.attrgetter("nbytes")
 
 
 def npu_combine_tensors(list_of_tensor: Iterable[torch.Tensor], require_copy_value: bool = True) -> torch.Tensor | None:
@@ -51,13 +49,14 @@ def is_combined_tensor_valid(combined_tensor: torch.Tensor | None, list_of_tenso
     if combined_tensor is None:
         return False
     begin, end = _range(combined_tensor)
-    if any([tensor is None for tensor in list_of_tensor]):
-        return False
-    tensors = [tensor for tensor in list_of_tensor if tensor.numel()]
-    # Maps of C functions: amp asks this at every step.
-    addresses = list(map(_data_ptr, tensors))
-    within = not tensors or (min(addresses) >= begin and max(map(operator.add, addresses, map(_nbytes, tensors))) <= end)
-    return within and (all(map(_is_contiguous, tensors)) or all(map(is_dense, tensors)))
+    whole = combined_tensor.untyped_storage().nbytes() == end - begin
+    # The usual case by maps of C functions, since amp asks this at every step: all are contiguous, and an address within the
+    # whole of an allocation is that of a part of it.
+    if whole and type(None) not in map(type, list_of_tensor) and all(map(_is_contiguous, list_of_tensor)):
+        addresses = list(map(_data_ptr, list_of_tensor))
+        if begin <= min(addresses) and max(addresses) < end:
+            return True
+    return all(tensor is not None and _is_within(tensor, begin, end) for tensor in list_of_tensor)
 
 
 @torch.no_grad()
@@ -96,6 +95,13 @@ def first_overlap(tensors: Sequence[torch.Tensor]) -> tuple[int, int] | None:
 def _range(dense: torch.Tensor) -> tuple[int, int]:
     begin = dense.data_ptr()
     return begin, begin + dense.numel() * dense.element_size()
+
+
+def _is_within(tensor: torch.Tensor, begin: int, end: int) -> bool:
+    if not tensor.numel():
+        return True
+    first, last = _range(tensor)
+    return begin <= first and last <= end and is_dense(tensor)
 
 
 def _check(tensors: Sequence[torch.Tensor]) -> None:
