@@ -10,6 +10,7 @@ operators.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ import torch
 from ..utils.combine_tensors import split_like
 
 PART_ELEMENTS = 1 << 20
+
+_step = operator.itemgetter("step")
 
 
 class Part:
@@ -89,11 +92,16 @@ class Chunk:
 
     def is_intact(self) -> bool:
         """Whether the optimizer's state still holds the values of the chunk."""
-        for name, views in self._views.items():
-            if not all(map(operator.is_, [state.get(name) for state in self._dicts], views)):
-                return False
-        stored = self._stored_step
-        return stored is None or (stored == self.step and all([state.get("step") is stored for state in self._dicts]))
+        try:
+            for name, views in self._views.items():
+                if not all(map(operator.is_, map(operator.itemgetter(name), self._dicts), views)):
+                    return False
+            stored = self._stored_step
+            if stored is None:
+                return True
+            return stored == self.step and all(map(operator.is_, map(_step, self._dicts), itertools.repeat(stored)))
+        except KeyError:
+            return False
 
     def count_step(self) -> None:
         self.step += 1
