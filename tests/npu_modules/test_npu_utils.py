@@ -46,6 +46,23 @@ def test_combined_tensors_keep_layouts_and_can_skip_the_copy_of_values():
     assert (images == 0).all()
 
 
+def test_a_tensor_outside_of_the_combined_one_is_not_valid():
+    a, b, empty = torch.ones(3, device="npu"), torch.ones(2, 2, device="npu"), torch.ones(0, 2, device="npu")
+    flat = npu_combine_tensors([a, empty, b])
+    assert is_combined_tensor_valid(flat, [b, empty, a]) and not is_combined_tensor_valid(flat[:5], [a, b])
+    assert not is_combined_tensor_valid(flat, [a, None]) and not is_combined_tensor_valid(flat, [flat[::2]])
+    a.data = torch.ones(3, device="npu")
+    assert not is_combined_tensor_valid(flat, [a, b])
+
+
+def test_combining_without_values_raises_versions_and_combining_with_them_does_not():
+    x = torch.ones(3, device="npu", requires_grad=True)
+    npu_combine_tensors([x])
+    assert x._version == 0 and x.is_leaf
+    npu_combine_tensors([x], require_copy_value=False)
+    assert x._version == 1
+
+
 def test_combining_no_elements_gives_none():
     assert npu_combine_tensors([]) is None
     assert npu_combine_tensors([torch.empty(0, device="npu")]) is None
@@ -60,6 +77,8 @@ def test_combining_no_elements_gives_none():
         (lambda: [torch.ones(1, device="npu"), None], "number 1 is None"),
         (lambda: [torch.ones(1).npu(), torch.ones(1).half().npu()], "number 0 is torch.float32 .* number 1 is torch.float16"),
         (lambda: [torch.ones(4, device="npu")[::2]], r"must be contiguous, but number 0 has the strides \(2,\)"),
+        (lambda: [torch.ones(1, device="npu")] * 2, "must not share memory, but numbers 0 and 1 do: clone one of them"),
+        (lambda: [*(x := torch.ones(4, device="npu")).split(2), x[1:2]], "must not share memory, but numbers 0 and 2 do"),
     ],
 )
 def test_tensors_that_cannot_be_combined_are_named(tensors, message):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from .npu_fused_adam import NpuFusedAdam
 
@@ -13,8 +11,6 @@ if TYPE_CHECKING:
 
 
 class NpuFusedAdamW(NpuFusedAdam):
-    _kernel = staticmethod(torch._fused_adamw_)
-
     def __init__(
         self,
         params: ParamsT,
@@ -25,3 +21,6 @@ class NpuFusedAdamW(NpuFusedAdam):
         amsgrad: bool = False,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad)
+
+    def _is_decoupled(self, group: dict[str, Any]) -> bool:
+        return True

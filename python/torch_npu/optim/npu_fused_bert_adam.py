@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.optim.optimizer import required
 
-from .npu_fused_optim_base import NpuFusedOptimizerBase, check, clip
+from .npu_fused_optim_base import NpuFusedOptimizerBase, check
 
 if TYPE_CHECKING:
     from torch.optim.optimizer import ParamsT
 
-    from .npu_fused_optim_base import Chunk
+    from .chunk import Chunk, Part
 
 
 # The factor of the rate after the warm-up; `done` and `warmup` are shares of t_total.
@@ -53,23 +54,28 @@ class NpuFusedBertAdam(NpuFusedOptimizerBase):
         options = {"lr": lr, "schedule": schedule, "warmup": warmup, "t_total": t_total, "b1": b1, "b2": b2, "e": e}
         super().__init__(params, {**options, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm})
 
-    def _step_chunk(self, chunk: Chunk, group: dict[str, Any]) -> None:
-        param, grad = chunk.param, chunk.grad
-        if group["max_grad_norm"] > 0:
-            clip(grad, group["max_grad_norm"])
-        exp_avg, exp_avg_sq = chunk.state("exp_avg"), chunk.state("exp_avg_sq")
+    def _before_step(self) -> None:
+        for group, grad in self._group_grads():
+            if group["max_grad_norm"] > 0 and grad.numel():
+                norm = torch.linalg.vector_norm(grad, dtype=torch.promote_types(grad.dtype, torch.float32))
+                grad.mul_((group["max_grad_norm"] / (norm + 1e-6)).clamp(max=1.0))
+
+    def _step_part(self, part: Chunk | Part, group: dict[str, Any]) -> None:
+        param, grad = part.param, part.grad
+        exp_avg, exp_avg_sq = part.state("exp_avg"), part.state("exp_avg_sq")
         exp_avg.mul_(group["b1"]).add_(grad, alpha=1 - group["b1"])
         exp_avg_sq.mul_(group["b2"]).addcmul_(grad, grad, value=1 - group["b2"])
         update = exp_avg / exp_avg_sq.sqrt().add_(group["e"])
         if group["weight_decay"]:
             update.add_(param, alpha=group["weight_decay"])
-        param.add_(update, alpha=-_rate(group, chunk.step - 1))
+        param.add_(update, alpha=-_rate(group, part.step - 1))
 
 
 def _rate(group: dict[str, Any], steps: int) -> float:
+    lr = float(group["lr"])
     if group["t_total"] == -1:
-        return group["lr"]
+        return lr
     done, warmup = steps / group["t_total"], group["warmup"]
     if done < warmup:
-        return group["lr"] * done / warmup
-    return group["lr"] * _SCHEDULES[group["schedule"]](done, warmup)
+        return lr * done / warmup
+    return lr * _SCHEDULES[group["schedule"]](done, warmup)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .npu_fused_optim_base import NpuFusedOptimizerBase, check
+from .npu_fused_optim_base import NpuFusedOptimizerBase, check, signed_grad, tensor_step
 
 if TYPE_CHECKING:
     from torch.optim.optimizer import ParamsT
 
-    from .npu_fused_optim_base import Chunk
+    from .chunk import Chunk, Part
 
 
 class NpuFusedRMSprop(NpuFusedOptimizerBase):
+    _stored_step = staticmethod(tensor_step)
+
     def __init__(
         self,
         params: ParamsT,
@@ -27,20 +29,20 @@ class NpuFusedRMSprop(NpuFusedOptimizerBase):
         options = {"alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum, "centered": centered}
         super().__init__(params, {"lr": lr, **options})
 
-    def _step_chunk(self, chunk: Chunk, group: dict[str, Any]) -> None:
-        alpha, param = group["alpha"], chunk.param
-        grad = chunk.grad.add(param, alpha=group["weight_decay"]) if group["weight_decay"] else chunk.grad
-        square_avg = chunk.state("square_avg")
+    def _step_part(self, part: Chunk | Part, group: dict[str, Any]) -> None:
+        alpha, lr, param = group["alpha"], float(group["lr"]), part.param
+        grad = signed_grad(part, group)
+        square_avg = part.state("square_avg")
         square_avg.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
         if group["centered"]:
-            grad_avg = chunk.state("grad_avg")
+            grad_avg = part.state("grad_avg")
             grad_avg.lerp_(grad, 1 - alpha)
             avg = square_avg.addcmul(grad_avg, grad_avg, value=-1).sqrt_().add_(group["eps"])
         else:
             avg = square_avg.sqrt().add_(group["eps"])
         if not group["momentum"]:
-            param.addcdiv_(grad, avg, value=-group["lr"])
+            param.addcdiv_(grad, avg, value=-lr)
             return
-        buffer = chunk.state("momentum_buffer")
+        buffer = part.state("momentum_buffer")
         buffer.mul_(group["momentum"]).addcdiv_(grad, avg)
-        param.add_(buffer, alpha=-group["lr"])
+        param.add_(buffer, alpha=-lr)

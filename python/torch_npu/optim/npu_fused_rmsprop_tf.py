@@ -13,7 +13,7 @@ from .npu_fused_optim_base import NpuFusedOptimizerBase, check
 if TYPE_CHECKING:
     from torch.optim.optimizer import ParamsT
 
-    from .npu_fused_optim_base import Chunk
+    from .chunk import Chunk, Part
 
 
 class NpuFusedRMSpropTF(NpuFusedOptimizerBase):
@@ -33,23 +33,23 @@ class NpuFusedRMSpropTF(NpuFusedOptimizerBase):
         options = {"alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum, "centered": centered}
         super().__init__(params, {"lr": lr, **options, "decoupled_decay": decoupled_decay, "lr_in_momentum": lr_in_momentum})
 
-    def _step_chunk(self, chunk: Chunk, group: dict[str, Any]) -> None:
-        param, grad, decay = chunk.param, chunk.grad, group["weight_decay"]
+    def _step_part(self, part: Chunk | Part, group: dict[str, Any]) -> None:
+        param, grad, decay, lr = part.param, part.grad, group["weight_decay"], float(group["lr"])
         if decay and group["decoupled_decay"]:
             param.mul_(1 - decay)
         elif decay:
             grad = grad.add(param, alpha=decay)
-        square_avg = chunk.state("square_avg", start=1.0)
+        square_avg = part.state("square_avg", start=1.0)
         square_avg.lerp_(grad.square(), 1 - group["alpha"])
         variance = square_avg
         if group["centered"]:
-            grad_avg = chunk.state("grad_avg")
+            grad_avg = part.state("grad_avg")
             grad_avg.lerp_(grad, 1 - group["alpha"])
             variance = square_avg.addcmul(grad_avg, grad_avg, value=-1)
         avg = variance.add(group["eps"]).sqrt_()
         if not group["momentum"]:
-            param.addcdiv_(grad, avg, value=-group["lr"])
+            param.addcdiv_(grad, avg, value=-lr)
             return
-        buffer = chunk.state("momentum_buffer")
-        buffer.mul_(group["momentum"]).addcdiv_(grad, avg, value=group["lr"] if group["lr_in_momentum"] else 1.0)
-        param.sub_(buffer, alpha=1.0 if group["lr_in_momentum"] else group["lr"])
+        buffer = part.state("momentum_buffer")
+        buffer.mul_(group["momentum"]).addcdiv_(grad, avg, value=lr if group["lr_in_momentum"] else 1.0)
+        param.sub_(buffer, alpha=1.0 if group["lr_in_momentum"] else lr)

@@ -1,4 +1,4 @@
-"""torch.optim.SGD on combined tensors."""
+"""torch.optim.SGD on combined tensors. A sparse gradient is made dense."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from .npu_fused_optim_base import NpuFusedOptimizerBase, check
 if TYPE_CHECKING:
     from torch.optim.optimizer import ParamsT
 
-    from .npu_fused_optim_base import Chunk
+    from .chunk import Chunk
 
 
 class NpuFusedSGD(NpuFusedOptimizerBase):
+    _stored_step = None
+
     def __init__(
         self,
         params: ParamsT,
@@ -39,11 +41,18 @@ class NpuFusedSGD(NpuFusedOptimizerBase):
             [chunk.param],
             [chunk.grad],
             [chunk.state("momentum_buffer")] if group["momentum"] else [],
-            lr=group["lr"],
+            lr=float(group["lr"]),
             weight_decay=group["weight_decay"],
             momentum=group["momentum"],
             dampening=group["dampening"],
             nesterov=group["nesterov"],
-            maximize=False,
+            maximize=group.get("maximize", False),
             is_first_step=first,
         )
+
+    def _dense_grad(self, grad: torch.Tensor) -> torch.Tensor:
+        return grad.to_dense()
+
+    def _steps_of(self, param: torch.Tensor) -> int:
+        """Whether there was a step with momentum."""
+        return int(self.state.get(param, {}).get("momentum_buffer") is not None)

@@ -9,9 +9,12 @@ Earlier views of `a` keep the old memory.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import torch
+
+_data_ptr, _is_contiguous = torch._C.TensorBase.data_ptr, torch._C.TensorBase.is_contiguous
 
 
 def npu_combine_tensors(list_of_tensor: Iterable[torch.Tensor], require_copy_value: bool = True) -> torch.Tensor | None:
@@ -23,6 +26,8 @@ def npu_combine_tensors(list_of_tensor: Iterable[torch.Tensor], require_copy_val
     first = tensors[0]
     combined = torch.zeros(sum(tensor.numel() for tensor in tensors), dtype=first.dtype, device=first.device)
     move_into(combined, tensors, copy=require_copy_value)
+    if not require_copy_value:
+        torch.autograd.graph.increment_version(tensors)
     return combined
 
 
@@ -43,9 +48,15 @@ def is_combined_tensor_valid(combined_tensor: torch.Tensor | None, list_of_tenso
         return True
     if combined_tensor is None:
         return False
-    begin = combined_tensor.data_ptr()
-    end = begin + combined_tensor.numel() * combined_tensor.element_size()
-    return all(tensor is not None and begin <= tensor.data_ptr() < end and is_dense(tensor) for tensor in list_of_tensor)
+    begin, end = _range(combined_tensor)
+    whole = combined_tensor.untyped_storage().nbytes() == end - begin
+    # The usual case by maps of C functions, since amp asks this at every step: all are contiguous, and an address within the
+    # whole of an allocation is that of a part of it.
+    if whole and type(None) not in map(type, list_of_tensor) and all(map(_is_contiguous, list_of_tensor)):
+        addresses = list(map(_data_ptr, list_of_tensor))
+        if begin <= min(addresses) and max(addresses) < end:
+            return True
+    return all(tensor is not None and _is_within(tensor, begin, end) for tensor in list_of_tensor)
 
 
 @torch.no_grad()
@@ -72,6 +83,27 @@ def is_dense(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() or torch.empty_like(tensor, device="meta").stride() == tensor.stride()
 
 
+def first_overlap(tensors: Sequence[torch.Tensor]) -> tuple[int, int] | None:
+    """The numbers of two of these tensors that share memory, if there are any. Only dense tensors are looked at."""
+    ranges = sorted((*_range(tensor), index) for index, tensor in enumerate(tensors) if tensor.numel() and is_dense(tensor))
+    for (_, end, one), (begin, _, other) in itertools.pairwise(ranges):
+        if begin < end:
+            return min(one, other), max(one, other)
+    return None
+
+
+def _range(dense: torch.Tensor) -> tuple[int, int]:
+    begin = dense.data_ptr()
+    return begin, begin + dense.numel() * dense.element_size()
+
+
+def _is_within(tensor: torch.Tensor, begin: int, end: int) -> bool:
+    if not tensor.numel():
+        return True
+    first, last = _range(tensor)
+    return begin <= first and last <= end and is_dense(tensor)
+
+
 def _check(tensors: Sequence[torch.Tensor]) -> None:
     for index, tensor in enumerate(tensors):
         if not isinstance(tensor, torch.Tensor):
@@ -86,3 +118,8 @@ def _check(tensors: Sequence[torch.Tensor]) -> None:
             )
         if not is_dense(tensor):
             raise RuntimeError(f"tensors to combine must be contiguous, but number {index} has the strides {tensor.stride()}")
+    overlap = first_overlap(tensors)
+    if overlap:
+        raise RuntimeError(
+            f"tensors to combine must not share memory, but numbers {overlap[0]} and {overlap[1]} do: clone one of them"
+        )
