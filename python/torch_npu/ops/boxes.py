@@ -189,12 +189,15 @@ def _corners(boxes, gtboxes, trans, is_cross, mode, operator):
 
 def _overlap(box, gt, mode):
     """(overlap, union); 0 of 0 is 0."""
-    width = torch.minimum(box[2], gt[2]) - torch.maximum(box[0], gt[0])
-    height = torch.minimum(box[3], gt[3]) - torch.maximum(box[1], gt[1])
-    common = width.clamp(min=0) * height.clamp(min=0)
+    sides = []
+    for near in (0, 1):
+        side = torch.minimum(box[near + 2], gt[near + 2])
+        sides.append(side.sub_(torch.maximum(box[near], gt[near])).clamp_(min=0))
+    common = sides[0].mul_(sides[1])
     own, truth = ((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in (box, gt))
-    union = own + truth - common
-    return common / _not_zero(truth.expand_as(common) if mode else union), union
+    union = (own + truth).sub_(common)
+    whole = truth.expand_as(common) if mode else union
+    return common / whole.masked_fill(whole == 0, 1), union
 
 
 def _hull(box, gt):

@@ -8,7 +8,7 @@ from ._define import check, op
 @op("_npu_dropout(Tensor self, float p) -> (Tensor, Tensor)")
 def _npu_dropout(self, p):
     """(y, mask): elements are zero with the probability p, and divided by 1 - p otherwise."""
-    return _drop(self, p, "_npu_dropout")
+    return drop(self, p, "_npu_dropout")
 
 
 @op("_dropout_with_byte_mask(Tensor self, float p) -> (Tensor, Tensor)")
@@ -26,7 +26,7 @@ def dropout_with_byte_mask(self, p, train):
 @op("npu_dropoutV2(Tensor self, Tensor(a!) seed, float p) -> (Tensor, Tensor, Tensor(a!))")
 def npu_dropoutV2(self, seed, p):
     """(y, mask, seed): _npu_dropout. The seed is returned as it is: torch.manual_seed seeds the generator."""
-    return *_drop(self, p, "npu_dropoutV2"), seed
+    return *drop(self, p, "npu_dropoutV2"), seed
 
 
 @op(
@@ -52,22 +52,28 @@ def npu_dropout_do_mask(self, mask, p):
         f"the mask has an element for each of the {self.numel()} elements of the input, not {mask.numel()}; "
         f"write npu_dropout_gen_mask({list(self.shape)}, {p})",
     )
-    scale = 1 / (1 - p) if p < 1 else 0.0
-    return torch.ops.aten.native_dropout_backward(self, mask.reshape(self.shape).bool(), scale), mask
+    return masked(self, mask, p), mask
 
 
 @op("npu_dropout_with_add_softmax(Tensor self, Tensor x1, Scalar alpha, float prob, int dim) -> (Tensor, Tensor, Tensor)")
 def npu_dropout_with_add_softmax(self, x1, alpha, prob, dim):
     """(mask, softmax, y): the softmax of x1 + alpha self, and its dropout with the probability prob."""
     softmax = torch.add(x1, self, alpha=alpha).softmax(dim)
-    y, mask = _drop(softmax, prob, "npu_dropout_with_add_softmax")
+    y, mask = drop(softmax, prob, "npu_dropout_with_add_softmax")
     return mask, softmax, y
 
 
-def _drop(x, p, operator):
+def drop(x, p, operator):
+    """(y, mask)."""
     _probability(p, operator)
     y, mask = torch.native_dropout(x, p, True)
     return y, mask.view(torch.uint8)
+
+
+def masked(x, mask, p):
+    """x / (1 - p), 0 where the mask is 0."""
+    scale = 1 / (1 - p) if p < 1 else 0.0
+    return torch.ops.aten.native_dropout_backward(x, mask.reshape(x.shape).bool(), scale)
 
 
 def _probability(p, operator):
