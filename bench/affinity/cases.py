@@ -211,10 +211,12 @@ def our_roi_align(features, rois, size, scale, samples):
 def _batches(count=4):
     """Batches in pinned memory, as of a DataLoader with pin_memory; the work of loading is in the thread of the program."""
     generator = torch.Generator().manual_seed(0)
-    pinned = torch.empty(32, 3, 112, 112).pin_memory()
-    for _ in range(count):
-        images = torch.randint(256, (32, 3, 112, 112), generator=generator, dtype=torch.uint8)
+    for pinned in _PINNED[:count]:
+        images = torch.randint(256, pinned.shape, generator=generator, dtype=torch.uint8)
         yield pinned.copy_(images).div_(255), torch.zeros(32, dtype=torch.int64)
+
+
+_PINNED = [torch.empty(32, 3, 112, 112).pin_memory() for _ in range(4)]
 
 
 def _training():

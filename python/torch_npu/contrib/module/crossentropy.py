@@ -31,23 +31,21 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, target: torch.Tensor, on: float, off: float) -> torch.Tensor:
-        ctx.save_for_backward(x, target)
-        ctx.values = on, off
         log = torch.log_softmax(x, 1, dtype=_wide(x))
+        ctx.save_for_backward(x, target)
+        ctx.log, ctx.values = log, (on, off)
         return (log.sum() * off + log.gather(1, target).sum() * (on - off)) / -x.size(0)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, target = ctx.saved_tensors
         on, off = ctx.values
-        total = on + off * (x.size(1) - 1)
-        rest = grad.new_full((), (off - on) / total).expand(target.shape)
-        scale = grad * (total / x.size(0))
-        away = torch.softmax(x, 1, dtype=_wide(x))
+        scale = grad / -x.size(0)
+        labels = torch.full_like(ctx.log, off).scatter_(1, target, on)
         if torch.is_grad_enabled():  # for gradients of gradients
-            away = (away - off / total).scatter_add(1, target, rest) * scale
+            away = scale * (labels - labels.sum(1, keepdim=True) * torch.softmax(x, 1, dtype=_wide(x)))
         else:
-            away = away.sub_(off / total).scatter_add_(1, target, rest).mul_(scale)
+            away = torch.ops.aten._log_softmax_backward_data(labels.mul_(scale), ctx.log, 1, ctx.log.dtype)
         return away.to(x.dtype), None, None, None
 
 
