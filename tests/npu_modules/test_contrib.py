@@ -54,6 +54,8 @@ def test_a_channel_shuffle_checks_the_number_of_channels():
     layer = module.ChannelShuffle(8)
     with pytest.raises(ValueError, match=r"ChannelShuffle\(8\) takes two tensors \[n, 4, ...\], not \[2, 8, 3\]"):
         layer(torch.ones(2, 4, 3), torch.ones(2, 8, 3))
+    with pytest.raises(ValueError, match=r"not \[4\]"):
+        layer.check_self(torch.ones(4))
 
 
 def test_a_prefetcher_is_one_batch_ahead():
