@@ -40,13 +40,26 @@ def _register() -> None:
     _C._storage_Use_Count = torch._C._storage_Use_Count  # trl reads it from torch_npu._C
     reductions._register()
     ops.register()
+    _old_names.register()
     _torch_patches.register()
     _process_groups.register()
 
 
 _check_torch()
 
-from . import _C, _checkpoints, _interchange, _module_aliases, _process_groups, _torch_patches, _tracing, npu, ops, softnpu  # noqa: E402
+from . import (  # noqa: E402
+    _C,
+    _checkpoints,
+    _interchange,
+    _module_aliases,
+    _old_names,
+    _process_groups,
+    _torch_patches,
+    _tracing,
+    npu,
+    ops,
+    softnpu,
+)
 from .multiprocessing import reductions  # noqa: E402
 
 npu.debug._check_environment()  # before _register(), so that a failed import changes nothing in torch

@@ -50,12 +50,12 @@ def test_channels_are_selected_forwards_and_backwards(device):
     assert torch.autograd.gradcheck(lambda *x: half.apply(*x, left, right, first, second), (x1, x2))
 
 
-def test_the_indices_of_a_channel_shuffle_follow_its_input():
-    layer = module.ChannelShuffle(4)
-    for x in (torch.ones(1, device="npu"), torch.ones(1)):
-        layer.check_self(x)
-        assert {buffer.device for buffer in layer.buffers()} == {x.device}
-        assert layer.fp_index.tolist() == [0, 2, 1, 3] and layer.bp_index2.tolist() == [1, 3]
+def test_a_channel_shuffle_checks_the_number_of_channels():
+    layer = module.ChannelShuffle(8)
+    with pytest.raises(ValueError, match=r"ChannelShuffle\(8\) takes two tensors \[n, 4, ...\], not \[2, 8, 3\]"):
+        layer(torch.ones(2, 4, 3), torch.ones(2, 8, 3))
+    with pytest.raises(ValueError, match=r"not \[4\]"):
+        layer.check_self(torch.ones(4))
 
 
 def test_a_prefetcher_is_one_batch_ahead():

@@ -150,7 +150,7 @@ from .utils import (
 
 # Names that are imported on first use, with their module; None: the name is a module.
 _ON_DEMAND = {
-    **dict.fromkeys(("aclnn", "backends", "graphs", "npugraph_ex")),
+    **dict.fromkeys(("aclnn", "backends", "comm", "graphs", "npugraph_ex")),
     **dict.fromkeys(("NPUGraph", "graph", "graph_pool_handle", "graph_task_group_begin"), "graphs"),
     **dict.fromkeys(("graph_task_group_end", "graph_task_update_begin", "graph_task_update_end"), "graphs"),
     **dict.fromkeys(("is_current_stream_capturing", "make_graphed_callables"), "graphs"),
@@ -164,6 +164,8 @@ _ON_DEMAND = {
         for what in ("Storage", "Tensor")
     },
     **dict.fromkeys(("ComplexFloatStorage", "ComplexDoubleStorage"), "_legacy"),
+    **dict.fromkeys(("global_step_inc", "set_start_fuzz_compile_step", "is_graph_mode", "launch_graph"), "_old_switches"),
+    **dict.fromkeys(("enable_graph_mode", "disable_graph_mode"), "_old_switches"),
 }
 
 __all__ = [

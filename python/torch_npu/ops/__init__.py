@@ -16,6 +16,7 @@ import torch
 FAMILIES = {
     "activation": "fast_gelu npu_fast_gelu npu_gelu npu_gelu_mul npu_geglu npu_swiglu npu_clipped_swiglu npu_mish npu_silu"
     " npu_silu_",
+    "adam": "npu_apply_adam npu_bert_apply_adam",
     "attention": "npu_fusion_attention npu_fusion_attention_v2 npu_fusion_attention_v3 npu_fused_floyd_attention",
     "backward": "npu_rms_norm_backward npu_swiglu_backward npu_fast_gelu_backward npu_gelu_backward npu_geglu_grad"
     " npu_rotary_mul_backward npu_linear_backward npu_softmax_cross_entropy_with_logits_backward"
@@ -29,8 +30,10 @@ FAMILIES = {
     " npu_quant_matmul_all_to_all npu_alltoallv_gmm npu_alltoallv_quant_gmm npu_gmm_alltoallv npu_quant_gmm_alltoallv"
     " npu_moe_distribute_dispatch npu_moe_distribute_dispatch_v2 npu_moe_distribute_combine npu_moe_distribute_combine_v2"
     " npu_moe_distribute_combine_add_rms_norm npu_attention_to_ffn npu_ffn_to_attention",
-    "convolution": "npu_conv2d npu_conv3d npu_conv_transpose2d npu_convolution npu_convolution_transpose npu_deformable_conv2d",
-    "dropout": "_npu_dropout _dropout_with_byte_mask dropout_with_byte_mask npu_dropout_with_add_softmax",
+    "convolution": "npu_conv2d npu_conv3d npu_conv_transpose2d npu_convolution npu_convolution_transpose npu_deformable_conv2d"
+    " npu_deformable_conv2dbk",
+    "dropout": "_npu_dropout _dropout_with_byte_mask dropout_with_byte_mask npu_dropout_with_add_softmax npu_dropoutV2"
+    " npu_dropout_gen_mask npu_dropout_do_mask",
     "encoder": "npu_fused_attention_score npu_fused_attention_score_fwd npu_fused_attention_layernorm_qkv_fwd"
     " npu_multi_head_attention",
     "format": "npu_format_cast npu_format_cast_ _npu_format_cast get_npu_format empty_with_format unsafe_empty_with_format"
@@ -66,7 +69,7 @@ FAMILIES = {
     " npu_quant_matmul_reduce_sum npu_transpose_quant_batchmatmul",
     "recurrent": "npu_lstm npu_lstm_cell npu_gru",
     "ring": "npu_fusion_attention_grad npu_ring_attention_update npu_attention_update",
-    "roi": "npu_roi_align npu_ps_roi_pooling",
+    "roi": "npu_roi_align npu_roi_alignbk npu_ps_roi_pooling",
     "rope": "npu_rotary_mul npu_apply_rotary_pos_emb npu_interleave_rope npu_mrope",
     "rotated": "npu_rotated_iou npu_rotated_overlaps",
     "sampling": "npu_top_k_top_p npu_sim_exponential_ npu_random_choice_with_mask",
@@ -114,5 +117,3 @@ class _Namespace(torch._ops._OpNamespace):
 
 def register():
     torch.ops.npu = _Namespace("npu")
-    torch.Tensor.npu_format_cast = lambda self, acl_format: public("npu_format_cast")(self, acl_format)
-    torch.Tensor.npu_format_cast_ = lambda self, acl_format: public("npu_format_cast_")(self, acl_format)

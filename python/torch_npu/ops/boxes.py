@@ -11,7 +11,10 @@ from ._define import check, op
 def npu_iou(bboxes, gtboxes, mode=0):
     """[m, n]: the overlap of each of m gtboxes with each of n bboxes, over their union (mode 0) or the area of the gtbox (1)."""
     _mode(mode, "npu_iou")
-    box, gt = bboxes.unbind(-1), [edge.unsqueeze(-1) for edge in gtboxes.unbind(-1)]
+    for label, given in (("bboxes", bboxes), ("gtboxes", gtboxes)):
+        check(given.dim() == 2 and given.size(1) == 4, "npu_iou", f"{label} is [n, 4], not {list(given.shape)}")
+    # The edges are copied one after the other: operators are slow on every fourth number of a table.
+    box, gt = bboxes.t().contiguous().unbind(0), gtboxes.t().contiguous().unsqueeze(-1).unbind(0)
     return _overlap(box, gt, mode)[0]
 
 
@@ -189,12 +192,18 @@ def _corners(boxes, gtboxes, trans, is_cross, mode, operator):
 
 def _overlap(box, gt, mode):
     """(overlap, union); 0 of 0 is 0."""
-    width = torch.minimum(box[2], gt[2]) - torch.maximum(box[0], gt[0])
-    height = torch.minimum(box[3], gt[3]) - torch.maximum(box[1], gt[1])
-    common = width.clamp(min=0) * height.clamp(min=0)
-    own, truth = ((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in (box, gt))
-    union = own + truth - common
-    return common / _not_zero(truth.expand_as(common) if mode else union), union
+    sides = []
+    for near in (0, 1):
+        side = torch.minimum(box[near + 2], gt[near + 2])
+        sides.append(side.sub_(torch.maximum(box[near], gt[near])).clamp_(min=0))
+    common = sides[0].mul_(sides[1])
+    # A box without area overlaps nothing. A tiny area keeps its unions from being 0.
+    own, truth = (
+        area.masked_fill(area == 0, torch.finfo(area.dtype).tiny)
+        for area in ((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in (box, gt))
+    )
+    union = (own + truth).sub_(common)
+    return common / (truth if mode else union), union
 
 
 def _hull(box, gt):

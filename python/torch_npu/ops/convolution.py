@@ -69,7 +69,12 @@ def npu_deformable_conv2d(
     name = "npu_deformable_conv2d"
     for argument, given in (("stride", stride), ("padding", padding), ("dilation", dilation)):
         check(len(given) == 4, name, f"{argument} has four numbers, not {len(given)}")
-    rows, columns = kernel_size
+    rows, columns = weight.shape[2:]
+    check(
+        sorted(kernel_size) == sorted((rows, columns)),
+        name,
+        f"kernel_size is that of the weight, {[rows, columns]}, not {list(kernel_size)}",
+    )
     taps, parts = rows * columns, 3 if modulated else 2
     batch, channels, in_height, in_width = input.shape
     height = (in_height + padding[0] + padding[1] - (rows - 1) * dilation[2] - 1) // stride[2] + 1
@@ -94,6 +99,39 @@ def npu_deformable_conv2d(
     samples = samples.reshape(batch, channels, height * rows, width * columns)
     bias = None if bias is None else bias.float()
     return functional.conv2d(samples, w, bias, stride=(rows, columns), groups=groups), samples
+
+
+@op(
+    "npu_deformable_conv2dbk(Tensor input, Tensor grad_output, Tensor offset_out, Tensor weight, Tensor offset,"
+    " int[2] kernel_size, int[] stride, int[] padding, int[4] dilation=[1,1,1,1], int groups=1, int deformable_groups=1,"
+    " bool modulated=True) -> (Tensor, Tensor, Tensor, Tensor)"
+)
+def npu_deformable_conv2dbk(
+    input,
+    grad_output,
+    offset_out,
+    weight,
+    offset,
+    kernel_size,
+    stride,
+    padding,
+    dilation=(1, 1, 1, 1),
+    groups=1,
+    deformable_groups=1,
+    modulated=True,
+):
+    """The gradients of npu_deformable_conv2d for input, weight, offset and bias. The samples, offset_out, are computed again."""
+    options = (kernel_size, stride, padding, dilation, groups, deformable_groups, modulated)
+    with torch.enable_grad():
+        inputs = [tensor.detach().requires_grad_() for tensor in (input, weight, offset)]
+        out = npu_deformable_conv2d(*inputs, None, *options)[0]
+    check(
+        out.shape == grad_output.shape,
+        "npu_deformable_conv2dbk",
+        f"grad_output is {list(out.shape)}, not {list(grad_output.shape)}",
+    )
+    grad_output = grad_output.to(out.dtype)
+    return *torch.autograd.grad(out, inputs, grad_output), grad_output.sum((0, 2, 3)).to(weight.dtype)
 
 
 def _bilinear(images, y, x):

@@ -3,7 +3,7 @@
 import torch
 
 from ._define import check, op
-from .dropout import _mask, _masked
+from .dropout import drop, masked
 
 _SCORE = (
     "(Tensor query_layer, Tensor key_layer, Tensor value_layer, Tensor attention_mask, Scalar scale, float keep_prob,"
@@ -35,8 +35,8 @@ def npu_fused_attention_score_fwd(
     check(query_layer.dim() == 4, name, f"query_layer is [B, N, S, D], not {list(query_layer.shape)}")
     check(0 < keep_prob <= 1, name, f"keep_prob is more than 0 and at most 1, not {keep_prob}")
     softmax = (query_layer @ key_layer.transpose(-1, -2) * scale + attention_mask).softmax(-1)
-    mask = _mask(softmax, 1 - keep_prob, name)
-    context = _masked(softmax, mask, 1 - keep_prob) @ value_layer
+    dropped, mask = drop(softmax, 1 - keep_prob, name)
+    context = dropped @ value_layer
     return context.transpose(1, 2).flatten(2).flatten(0, 1), softmax, mask
 
 
@@ -117,8 +117,9 @@ def npu_multi_head_attention(
     softmax = scores.softmax(-1, dtype=torch.float32 if softmax_use_float and scores.dtype != torch.float64 else None)
     probabilities = softmax.to(scores.dtype)
     if dropout_mask is None or dropout_mask.numel() != probabilities.numel():
-        dropout_mask = _mask(probabilities, dropout_prob, name)
-    dropped = _masked(probabilities, dropout_mask.view_as(probabilities), dropout_prob)
+        dropped, dropout_mask = drop(probabilities, dropout_prob, name)
+    else:
+        dropped = masked(probabilities, dropout_mask, dropout_prob)
     context = (dropped @ v).transpose(1, 2).reshape(-1, heads * width)
     y = linear(context, out_proj_weight, out_proj_bias)
     return y, dropout_mask, q, k, v, softmax, dropped, context

@@ -67,27 +67,26 @@ def npu_batch_nms(
         f"scores are [batch, n, classes] for boxes {list(self.shape)}, not {list(scores.shape)}",
     )
     batch, count, classes = scores.shape
-    results = []
-    for image in range(batch):
-        flat_scores, flat_boxes = [], []
-        for label in range(classes):
-            own_boxes, own_scores = self[image, :, min(label, self.size(2) - 1)], scores[image, :, label]
-            order = own_scores.argsort(descending=True, stable=True)
-            own_boxes, own_scores = own_boxes[order], own_scores[order]
-            kept = _keep(own_boxes, iou_threshold, own_scores > score_threshold)
-            kept = kept & (kept.cumsum(0) <= max_size_per_class)
-            flat_scores.append(torch.where(kept, own_scores.float(), float("-inf")))
-            flat_boxes.append(own_boxes)
-        flat_scores, flat_boxes = torch.cat(flat_scores), torch.cat(flat_boxes)
-        best = flat_scores.argsort(descending=True, stable=True)[:max_total_size]
-        found = (flat_scores[best] > float("-inf")).unsqueeze(1)
-        rows = torch.cat((flat_boxes[best].float(), flat_scores[best, None], (best // count).float().unsqueeze(1)), 1)
-        rows = torch.where(found, rows, 0)
-        rows = torch.nn.functional.pad(rows, (0, 0, 0, max_total_size - rows.size(0)))
-        results.append((rows, found.sum()))
-    rows = torch.stack([rows for rows, _ in results]).to(scores.dtype)
-    found = torch.stack([found for _, found in results]).to(torch.int32)
-    return rows[..., :4].to(self.dtype), rows[..., 4], rows[..., 5], found
+    own_scores = scores.transpose(1, 2).reshape(batch * classes, count)  # a row per image and class
+    own_scores, order = own_scores.sort(dim=-1, descending=True, stable=True)
+    allowed = own_scores > score_threshold
+    if _has_values(allowed):  # the boxes above the threshold come first; the others need no work
+        most = max(int(allowed.sum(-1).max()) if allowed.numel() else 0, 1)
+        own_scores, order, allowed = own_scores[:, :most], order[:, :most], allowed[:, :most]
+    rows = torch.arange(batch * classes, device=scores.device).unsqueeze(1)
+    label = rows % classes if self.size(2) > 1 else torch.zeros_like(rows)
+    own_boxes = self[rows // classes, order, label]
+    kept = _keep_in_parts(own_boxes, iou_threshold, allowed)
+    kept = kept & (kept.cumsum(-1) <= max_size_per_class)
+    flat_scores = torch.where(kept, own_scores.float(), float("-inf")).view(batch, -1)
+    best = flat_scores.argsort(dim=-1, descending=True, stable=True)[:, :max_total_size]
+    best_scores = flat_scores.gather(1, best).unsqueeze(-1)
+    found = best_scores > float("-inf")
+    best_boxes = own_boxes.reshape(batch, -1, 4).gather(1, best.unsqueeze(-1).expand(-1, -1, 4)).float()
+    best_classes = (best // order.size(1)).float().unsqueeze(-1)
+    result = torch.where(found, torch.cat((best_boxes, best_scores, best_classes), -1), 0)
+    result = torch.nn.functional.pad(result, (0, 0, 0, max_total_size - result.size(1))).to(scores.dtype)
+    return result[..., :4].to(self.dtype), result[..., 4], result[..., 5], found.sum((1, 2)).to(torch.int32)
 
 
 def _check(boxes, scores, operator):
@@ -95,15 +94,56 @@ def _check(boxes, scores, operator):
     check(scores.dim() == 1 and scores.size(0) == boxes.size(0), operator, f"{boxes.size(0)} boxes need as many scores")
 
 
+_PART = 1 << 22  # pairs of boxes that are compared at a time
+
+
+def _keep_in_parts(boxes, threshold, allowed):
+    """_keep of boxes [rows, n, 4], for some rows at a time, so that memory does not grow with their number."""
+    size = max(1, _PART // max(boxes.size(1) ** 2, 1))
+    parts = [_keep(boxes[i : i + size], threshold, allowed[i : i + size]) for i in range(0, boxes.size(0), size)]
+    return torch.cat(parts) if parts else allowed
+
+
 def _keep(boxes, threshold, allowed=None):
-    """bool [n]: True for kept boxes. Boxes are ordered by descending score; their corners may be in any order."""
+    """bool [..., n]: True for kept boxes of [..., n, 4]. Boxes are ordered by descending score; their corners may be in any
+    order. The number of rounds is read back."""
+    covers = _covers(boxes, threshold)
+    if allowed is None:
+        allowed = torch.ones(boxes.shape[:-1], dtype=torch.bool, device=boxes.device)
+    if not _has_values(boxes):
+        kept = allowed
+        for row in range(boxes.size(-2)):
+            kept = kept & ~(covers[..., row, :] & kept[..., row, None])
+        return kept
+    # A box is kept if no kept box before it covers it. In each round at least one more box is decided for good, and so are all
+    # of them once a round changes nothing.
+    weight = covers.float()
+    kept = allowed.float()
+    limit = allowed.float().unsqueeze(-2)
+    while True:
+        last = kept
+        for _ in range(_ROUNDS):
+            kept = (limit > kept.unsqueeze(-2) @ weight).squeeze(-2).float()
+        if torch.equal(kept, last):
+            return kept.bool()
+
+
+_ROUNDS = 3  # between two looks at the result
+
+
+def _covers(boxes, threshold):
+    """bool [..., n, n]: the box of the row overlaps that of the column, a later one, by more than the threshold."""
     boxes = boxes.float()
-    low, high = torch.minimum(boxes[:, :2], boxes[:, 2:]), torch.maximum(boxes[:, :2], boxes[:, 2:])
-    area = (high - low).prod(1)
-    common = (torch.minimum(high[:, None], high) - torch.maximum(low[:, None], low)).clamp(min=0).prod(2)
-    union = area[:, None] + area - common
-    covers = (common > threshold * union).triu(1)
-    kept = torch.ones(boxes.size(0), dtype=torch.bool, device=boxes.device) if allowed is None else allowed
-    for row in range(boxes.size(0)):
-        kept = kept & ~(covers[row] & kept[row])
-    return kept
+    low, high = torch.minimum(boxes[..., :2], boxes[..., 2:]), torch.maximum(boxes[..., :2], boxes[..., 2:])
+    area = (high - low).prod(-1)
+    sides = []
+    for near, far in zip(low.unbind(-1), high.unbind(-1), strict=True):
+        side = torch.minimum(far.unsqueeze(-1), far.unsqueeze(-2))
+        sides.append(side.sub_(torch.maximum(near.unsqueeze(-1), near.unsqueeze(-2))).clamp_(min=0))
+    common = sides[0].mul_(sides[1])
+    union = (area.unsqueeze(-1) + area.unsqueeze(-2)).sub_(common)
+    return (common > union.mul_(threshold)).triu(1)
+
+
+def _has_values(x):
+    return x.device.type != "meta" and not torch.compiler.is_compiling()

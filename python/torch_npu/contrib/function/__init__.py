@@ -2,6 +2,7 @@
 
 from .anchor_generator import npu_single_level_responsible_flags
 from .bbox_coder import npu_bbox_coder_decode_xywh2xyxy, npu_bbox_coder_encode_xyxy2xywh, npu_bbox_coder_encode_yolo
+from .fast_rcnn import fast_rcnn_inference_single_image, pairwise_iou
 from .fuse_add_softmax_dropout import fuse_add_softmax_dropout
 from .fused_attention import npu_fused_attention, npu_fused_attention_with_layernorm
 from .index_op import npu_fast_condition_index_put
@@ -13,6 +14,7 @@ from .roll import roll
 
 __all__ = [
     "dropout_with_byte_mask",
+    "fast_rcnn_inference_single_image",
     "fuse_add_softmax_dropout",
     "matmul_transpose",
     "npu_batched_multiclass_nms",
@@ -29,5 +31,6 @@ __all__ = [
     "npu_multiclass_nms",
     "npu_ptiou",
     "npu_single_level_responsible_flags",
+    "pairwise_iou",
     "roll",
 ]

@@ -11,7 +11,8 @@ from .channel_shuffle import ChannelShuffle
 from .crossentropy import LabelSmoothingCrossEntropy
 from .deform_conv import DCNv2, ModulatedDeformConv
 from .drop_path import NpuDropPath
-from .ensemble_dropout import NpuCachedDropout, NpuFairseqDropout
+from .dropout import DropoutV2
+from .ensemble_dropout import NpuCachedDropout, NpuFairseqDropout, NpuPreGenDropout
 from .focus import Focus
 from .linear_a8w8_quant import LinearA8W8Quant
 from .linear_quant import LinearQuant
@@ -19,6 +20,7 @@ from .linear_weight_quant import LinearWeightQuant
 from .multihead_attention import MultiheadAttention
 from .npu_modules import DropoutWithByteMask
 from .prefetcher import Prefetcher
+from .preloader import PreLoader
 from .ps_roi_pooling import PSROIPool
 from .quant_conv2d import QuantConv2d
 from .roi_align import ROIAlign
@@ -27,6 +29,7 @@ __all__ = [
     "BiLSTM",
     "ChannelShuffle",
     "DCNv2",
+    "DropoutV2",
     "DropoutWithByteMask",
     "FastBatchNorm1d",
     "FastBatchNorm2d",
@@ -43,7 +46,9 @@ __all__ = [
     "NpuCachedDropout",
     "NpuDropPath",
     "NpuFairseqDropout",
+    "NpuPreGenDropout",
     "PSROIPool",
+    "PreLoader",
     "Prefetcher",
     "QuantConv2d",
     "ROIAlign",

@@ -1,4 +1,4 @@
-"""Channel shuffle of two halves; the forward and the backward pass are one index_select each."""
+"""Channel shuffle of two halves. ChannelShuffle interleaves them in one pass; the functions below select any channels."""
 
 from typing import Any
 
@@ -22,23 +22,46 @@ class ChannelShuffle(nn.Module):
             )
         self.split_shuffle = split_shuffle
         self.group_len = in_channels // 2
-        order = torch.arange(in_channels).view(2, -1).t().flatten()
-        self.register_buffer("fp_index", order, persistent=False)
-        self.register_buffer("bp_index1", torch.arange(0, in_channels, 2), persistent=False)
-        self.register_buffer("bp_index2", torch.arange(1, in_channels, 2), persistent=False)
 
     def check_self(self, x: torch.Tensor) -> None:
-        """Moves the indices to the device of x."""
-        if self.fp_index.device != x.device:
-            for name in ("fp_index", "bp_index1", "bp_index2"):
-                setattr(self, name, getattr(self, name).to(x.device))
+        """Raises ValueError unless x has half of in_channels."""
+        if x.dim() < 2 or x.size(1) != self.group_len:
+            raise ValueError(
+                f"ChannelShuffle({2 * self.group_len}) takes two tensors [n, {self.group_len}, ...], not {list(x.shape)}"
+            )
 
     def forward(self, x1: torch.Tensor, x2: torch.Tensor) -> Any:
         self.check_self(x1)
+        self.check_self(x2)
         if not self.split_shuffle:
-            return IndexSelectFullImplementation.apply(x1, x2, self.fp_index, self.bp_index1, self.bp_index2)
-        left, right = self.fp_index[: self.group_len], self.fp_index[self.group_len :]
-        return IndexSelectHalfImplementation.apply(x1, x2, left, right, self.bp_index1, self.bp_index2)
+            return _interleaved(x1, x2)
+        if self.group_len % 2 == 0:
+            return _InterleavedHalves.apply(x1, x2)
+        left, right = _interleaved(x1, x2).chunk(2, 1)
+        return left.contiguous(), right.contiguous()
+
+    def extra_repr(self) -> str:
+        return f"{2 * self.group_len}, split_shuffle={self.split_shuffle}"
+
+
+def _interleaved(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+    return torch.stack((x1, x2), 2).flatten(1, 2)
+
+
+class _InterleavedHalves(torch.autograd.Function):
+    """The two halves of _interleaved(x1, x2), an even number of channels each. Its backward pass joins the parts of a gradient
+    once, where that of PyTorch would pad and add them."""
+
+    @staticmethod
+    def forward(ctx: Any, x1: torch.Tensor, x2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        left, right = zip(x1.chunk(2, 1), x2.chunk(2, 1), strict=True)
+        return _interleaved(*left), _interleaved(*right)
+
+    @staticmethod
+    def backward(ctx: Any, left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        parts = zip(*(grad.unflatten(1, (-1, 2)).unbind(2) for grad in (left, right)), strict=True)
+        first, second = (torch.cat(part, 1) for part in parts)
+        return first, second
 
 
 def indexselect_full_implementation_forward(x1: torch.Tensor, x2: torch.Tensor, fp_index: torch.Tensor) -> torch.Tensor:

@@ -32,4 +32,4 @@ class NpuCachedDropout(nn.Dropout):
         """On hardware: makes the masks for all layers of a model in advance."""
 
 
-NpuFairseqDropout = NpuCachedDropout
+NpuFairseqDropout = NpuPreGenDropout = NpuCachedDropout

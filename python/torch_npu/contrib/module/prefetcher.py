@@ -1,5 +1,6 @@
 """Copies batches to the device in advance."""
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,14 +8,15 @@ import torch
 
 
 class Prefetcher:
-    """Moves batches (input, target) of a loader to npu, on a stream of its own, one batch ahead.
+    """Moves batches (input, target) of a loader to npu, on another stream, one batch ahead. Without `stream`, all prefetchers of
+    a device share one, so that a prefetcher per epoch takes no further memory.
 
     prefetcher = Prefetcher(loader)
     x, y = prefetcher.next()       # (None, None) at the end"""
 
     def __init__(self, loader: Iterable[tuple[torch.Tensor, torch.Tensor]], stream: Any = None) -> None:
         self.loader = iter(loader)
-        self.stream = torch.npu.Stream() if stream is None else stream
+        self.stream = _stream(torch.npu.current_device()) if stream is None else stream
         self.preload()
 
     def preload(self) -> None:
@@ -37,3 +39,8 @@ class Prefetcher:
                 tensor.record_stream(current)
             self.preload()
         return batch
+
+
+@functools.cache
+def _stream(device: int) -> Any:
+    return torch.npu.Stream(device)
