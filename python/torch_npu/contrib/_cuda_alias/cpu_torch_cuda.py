@@ -31,6 +31,9 @@ class Stream:
     def query(self) -> bool:
         return True
 
+    def is_capturing(self) -> bool:
+        return False
+
     def synchronize(self, *_: Any) -> None: ...
 
     wait_event = wait_stream = synchronize
@@ -78,6 +81,8 @@ def replacements(places: Places) -> Iterator[Replacement]:
     for name, value in _accelerator().items():
         if hasattr(torch.accelerator, name):
             yield torch.accelerator, name, value
+    # torch's own warns that it was built without cuDNN.
+    yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
     yield torch, "Generator", _generator_class(torch.Generator)
     yield from _autocast()
 
@@ -120,6 +125,7 @@ def _names(places: Places) -> dict[str, Any]:
         "memory_snapshot": lambda *_, **__: [],
         "memory_summary": lambda *_, **__: "",
         "make_graphed_callables": lambda callables, *_, **__: callables,
+        "is_current_stream_capturing": lambda: False,
         "_initialized": True,
         "_is_in_bad_fork": lambda: False,
     }

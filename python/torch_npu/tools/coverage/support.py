@@ -60,13 +60,13 @@ def api_support(qualified_name: str) -> Support:
     return _of_torch(name, thing)
 
 
-def packet_support(name: str) -> Support:
+def packet_support(name: str, dtype: str | None = None) -> Support:
     """The support of all forms of an operator (`aten::add`), out= forms aside, or of one overload (`aten::add.Tensor`)."""
     found = overloads(name)
     if not found:
         return Support(name, "unknown", f"no operator {name} is registered in this process")
     forms = [overload for overload in found if not _is_out(overload)] or found
-    answers = [_in_any_layout(form) for form in forms]
+    answers = [_in_any_layout(form, dtype) for form in forms]
     worst = max(answers, key=lambda answer: _RANK[answer.status])
     best = min(answers, key=lambda answer: _RANK[answer.status])
     if worst.status == "unsupported" and best.status == "supported":
@@ -77,13 +77,13 @@ def packet_support(name: str) -> Support:
     return Support(name, shown.status, reason, tuple(forms))
 
 
-def _in_any_layout(name: str) -> Support:
+def _in_any_layout(name: str, dtype: str | None) -> Support:
     """Operators of sparse, nested or quantized tensors have no kernel for dense ones."""
-    dense = operator_support(name)
+    dense = operator_support(name, dtype)
     if dense.status != "unsupported":
         return dense
     for layout in LAYOUTS:
-        found = operator_support(name, layout=layout)
+        found = operator_support(name, dtype, layout)
         if found.status in ("supported", "fallback"):
             return Support(name, found.status, f"{found.reason} (tensors of layout {layout})")
     return dense
