@@ -3,7 +3,8 @@
     with fake_npu(record):
         model(torch.ones(1, 3, 224, 224, device="cuda"))       # "cuda" means npu; nothing is computed
 
-Where a program asks for a value (`loss.item()`, `nonzero`), the operator gets tensors of ones on the CPU, and the program its answer.
+Where a program asks for a value (`loss.item()`, `nonzero`), the operator gets tensors of ones on the CPU, and the program its
+answer.
 """
 
 from __future__ import annotations
@@ -36,10 +37,34 @@ def fake_npu(record: Record) -> Iterator[None]:
         from ...contrib import transfer_to_npu  # its import applies it
 
         transfer_to_npu.undo()
+        torch.nn.Module._apply = _apply
         with transfer_to_npu.scope(), FakeTensorMode(allow_non_fake_inputs=True), _Guessing(), Recorder(record):
-            yield
+            applied = torch.Tensor.pin_memory
+            torch.Tensor.pin_memory = lambda self, device=None: self  # fake tensors have no memory
+            try:
+                yield
+            finally:
+                torch.Tensor.pin_memory = applied
     finally:
+        torch.nn.Module._apply = _APPLY
         logger.setLevel(level)
+
+
+_APPLY = torch.nn.Module._apply
+
+
+def _apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Module:
+    """Module._apply with new parameters: fake tensors cannot change their device in place. An optimizer that was made before keeps
+    the old ones."""
+    for module in self.modules() if recurse else (self,):
+        with torch.no_grad():
+            for name, value in module._parameters.items():
+                if value is not None:
+                    module._parameters[name] = torch.nn.Parameter(fn(value), value.requires_grad)
+            for name, buffer in module._buffers.items():
+                if buffer is not None:
+                    module._buffers[name] = fn(buffer)
+    return self
 
 
 class _Guessing(TorchDispatchMode):

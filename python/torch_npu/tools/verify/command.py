@@ -26,12 +26,12 @@ class BadProject(ValueError):
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m torch_npu.tools.verify",
+        usage="%(prog)s [options] ORIGINAL CONVERTED [-- arguments of the program]",
         description="Compiles and imports a converted project, trains it on npu and the original on the CPU, and compares both.",
         epilog="exit status: 0 the same, 1 different, 2 wrong arguments, 3 a project does not compile, import or run",
     )
     made.add_argument("original", type=Path, help="the project for CUDA: a folder or a script")
     made.add_argument("converted", type=Path, help="the same for npu")
-    made.add_argument("arguments", nargs="*", help="arguments of the program, after --")
     made.add_argument("--main", metavar="FILE", help="the script that starts the program, relative to the folder")
     made.add_argument("--steps", type=int, default=1, metavar="N", help="steps of optimizers to compare (default 1)")
     made.add_argument("--tolerance", type=float, default=1e-4, help="of losses, relative; gradients have ten times as much (default 1e-4)")
@@ -44,7 +44,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser()
-    options = commands.parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    end = words.index("--") if "--" in words else len(words)
+    options = commands.parse_args(words[:end])
+    options.arguments = words[end + 1 :]
     if options.steps < 1 or options.time_limit <= 0 or options.tolerance < 0:
         commands.error("--steps is at least 1, --time-limit above 0, --tolerance at least 0")
     try:

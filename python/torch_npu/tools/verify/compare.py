@@ -55,7 +55,7 @@ def _losses(step: int, one: dict[str, Any], other: dict[str, Any], tolerance: fl
         same = apart <= tolerance * max(abs(left), 1.0) or left == right or (left != left and right != right)
         rows.append(_row(step, "loss", f"of backward() {index}", left, right, f"{apart:.3g}", same))
     if len(one["losses"]) != len(other["losses"]):
-        rows.append(_row(step, "number of losses", "", len(one["losses"]), len(other["losses"]), "", False))
+        rows.append(_row(step, "number", "of losses", len(one["losses"]), len(other["losses"]), "", False))
     return rows
 
 

@@ -2,7 +2,7 @@
 
     python -m torch_npu.tools.verify.worker --side cpu --steps 1 --out run.pt -- main.py --epochs 1
 
-The program is unedited. Tensor.backward, the steps of optimizers and the forward functions of modules are observed. On side cpu
+The program is unedited. torch.autograd.backward, the steps of optimizers and the forward functions of modules are observed. On side cpu
 "cuda" means the CPU; on side npu random operators draw from the CPU's generator. Both begin with the same seed.
 """
 
@@ -96,13 +96,14 @@ def _module_names() -> dict[int, str]:
 
 
 def observe(seen: Observations) -> None:
-    backward = torch.Tensor.backward
+    backward = torch.autograd.backward  # Tensor.backward calls it
 
-    def observed(self: torch.Tensor, *args: Any, **kwargs: Any) -> None:
-        seen.loss(self)
-        backward(self, *args, **kwargs)
+    def observed(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
+            seen.loss(tensor)
+        backward(tensors, *args, **kwargs)
 
-    torch.Tensor.backward = observed
+    torch.autograd.backward = observed
     register_optimizer_step_pre_hook(seen.step)
     register_module_forward_hook(seen.output)
 
