@@ -97,8 +97,8 @@ def _names(places: Places) -> dict[str, Any]:
                "seed", "seed_all", "set_rng_state", "set_rng_state_all", "reset_peak_memory_stats", "reset_max_memory_allocated",
                "reset_max_memory_cached", "reset_accumulated_memory_stats", "set_per_process_memory_fraction", "set_stream",
                "set_sync_debug_mode", "_sleep")  # fmt: skip
-    zero = ("current_device", "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_cached",
-            "max_memory_cached", "utilization", "memory_usage", "get_sync_debug_mode")  # fmt: skip
+    zero = ("current_device", "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
+            "memory_cached", "max_memory_cached", "utilization", "memory_usage", "get_sync_debug_mode")  # fmt: skip
     truths = ("is_available", "is_initialized", "is_bf16_supported", "can_device_access_peer")
     return {
         **{name: lambda *_, **__: None for name in nothing},

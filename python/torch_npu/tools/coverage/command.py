@@ -17,25 +17,33 @@ from .programs import Limits, Outcome
 from .record import Record
 from .result import Result, as_data, as_html, judge, text
 
-_STATUS = "exit status: 0 nothing missing, 1 operators are missing, 2 wrong arguments, 3 the program failed (what it did until then is shown)"
+_STATUS = "exit status: 0 nothing missing, 1 operators are missing, 2 wrong arguments, 3 the program failed"
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m torch_npu.coverage",
-        description="Which operators of a program run on npu, which fall back to the CPU, and which are missing. No device is used: "
-        'a program for CUDA runs on the CPU, where "cuda" means the CPU.',
+        description="Which operators of a program run on npu, which fall back to the CPU, and which are missing. No device is "
+        'used: a program for CUDA runs on the CPU, where "cuda" means the CPU.',
         epilog=_STATUS,
     )
-    made.add_argument("target", help="script.py, a profile (Chrome trace or printed table), or a model: module:factory, file.py:factory")
+    made.add_argument(
+        "target", help="script.py, a profile (Chrome trace or printed table), or a model: module:factory, file.py:factory"
+    )
     made.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the answer for programs")
     made.add_argument("--html", type=Path, metavar="FILE", help="write a page that needs no other file")
-    made.add_argument("--max-steps", type=_count, default=2, metavar="N", help="steps of optimizers, then end; 0: no limit (default 2)")
-    made.add_argument("--time-limit", type=_seconds, default=300, metavar="S", help="seconds, then end; 0: no limit (default 300)")
+    made.add_argument(
+        "--max-steps", type=_count, default=2, metavar="N", help="steps of optimizers, then end; 0: no limit (default 2)"
+    )
+    made.add_argument(
+        "--time-limit", type=_seconds, default=300, metavar="S", help="seconds, then end; 0: no limit (default 300)"
+    )
     made.add_argument("--trace", action="store_true", help="on fake tensors of npu: nothing is computed, models need no memory")
     made.add_argument("--all", action="store_true", help="also operators of tensors that the program keeps on the CPU")
-    made.add_argument("--input", action="append", default=[], metavar="SHAPE[:DTYPE]", help="inputs of a model, such as 1x3x224x224")
+    made.add_argument(
+        "--input", action="append", default=[], metavar="SHAPE[:DTYPE]", help="inputs of a model, such as 1x3x224x224"
+    )
     made.add_argument("--inference", action="store_true", help="a model runs without backward")
     return made
 
@@ -68,7 +76,9 @@ def evaluate(options: argparse.Namespace) -> Result:
     if ":" in target and not path.exists():
         return _evaluate_model(options, limits)
     if not path.exists():
-        raise models.BadModel(f"{target} does not exist; give a Python script, a profile of PyTorch, or a model as module:factory")
+        raise models.BadModel(
+            f"{target} does not exist; give a Python script, a profile of PyTorch, or a model as module:factory"
+        )
     if path.is_dir():
         raise models.BadModel(f"{target} is a folder; give the script in it that starts the program")
     if profiles.is_profile(path):

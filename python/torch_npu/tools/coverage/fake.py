@@ -54,8 +54,8 @@ _APPLY = torch.nn.Module._apply
 
 
 def _apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Module:
-    """Module._apply with new parameters: fake tensors cannot change their device in place. An optimizer that was made before keeps
-    the old ones."""
+    """Module._apply with new parameters: fake tensors cannot change their device in place. An optimizer that was made before
+    keeps the old ones."""
     for module in self.modules() if recurse else (self,):
         with torch.no_grad():
             for name, value in module._parameters.items():
@@ -76,7 +76,9 @@ class _Guessing(TorchDispatchMode):
             return func(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException):
             pass
-        device = next((leaf.device for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)), torch.device("npu"))
+        device = next(
+            (leaf.device for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)), torch.device("npu")
+        )
         with unset_fake_temporarily():
             real = func(*_ones(args), **_ones(kwargs))
 

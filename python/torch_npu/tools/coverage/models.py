@@ -34,7 +34,9 @@ def load(spec: str, shapes: list[str]) -> tuple[torch.nn.Module, Any]:
     if shapes:
         inputs = tuple(parse_input(shape) for shape in shapes)
     if inputs is None:
-        raise BadModel(f"{spec} made a module without inputs; return (module, inputs) or give --input, such as --input 1x3x224x224")
+        raise BadModel(
+            f"{spec} made a module without inputs; return (module, inputs) or give --input, such as --input 1x3x224x224"
+        )
     return model, inputs
 
 

@@ -54,7 +54,8 @@ def read_profile(path: Path) -> Record:
         found = _of_table(text)
     if not found.calls:
         raise NotAProfile(
-            f"{path} holds no operators; give a Chrome trace, the text of prof.key_averages().table(), a Python script or module:factory"
+            f"{path} holds no operators; give a Chrome trace, the text of prof.key_averages().table(), a Python script or "
+            f"module:factory"
         )
     return found
 

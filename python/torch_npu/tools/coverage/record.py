@@ -1,9 +1,9 @@
 """The operators that a program calls, with dtypes, call sites and whether they run in backward.
 
-    record = Record()
-    with CudaOnCpu(record.note): ...            # a program on the CPU, "cuda" included
-    with FakeTensorMode(), Recorder(record): ...  # fake tensors
-    record.calls                                 # {Key: Calls}
+record = Record()
+with CudaOnCpu(record.note): ...            # a program on the CPU, "cuda" included
+with FakeTensorMode(), Recorder(record): ...  # fake tensors
+record.calls                                 # {Key: Calls}
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import collections
 import contextlib
 import os
 import sys
+import threading
+import types
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,16 +99,18 @@ def _layout(tensors: list[torch.Tensor]) -> str:
 
 
 def _site() -> str:
-    """file:line of the innermost frame outside of torch and this package."""
-    frame = sys._getframe(2)
-    last = ""
+    """file:line of the innermost frame outside of torch and this package. A thread of autograd has none: the main thread waits
+    for it in backward()."""
+    return _outside(sys._getframe(2)) or _outside(sys._current_frames().get(threading.main_thread().ident or 0)) or "unknown"
+
+
+def _outside(frame: types.FrameType | None) -> str:
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith(_SKIPPED):
             return f"{_shown(name)}:{frame.f_lineno}"
-        last = last or f"{_shown(name)}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return last
+        frame = frame.f_back
+    return ""
 
 
 def _shown(path: str) -> str:

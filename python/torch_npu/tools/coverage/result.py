@@ -83,7 +83,9 @@ def _row(key: Key, calls: Calls) -> Row:
         found = packet_support(key.operator, key.dtype or None)
     sites = [site for site, _ in calls.sites.most_common()]
     nodes = sorted(calls.nodes)
-    return Row(key.operator, key.dtype, key.layout, found.status, found.reason, calls.count, calls.backward, sites, nodes, calls.shapes)
+    return Row(
+        key.operator, key.dtype, key.layout, found.status, found.reason, calls.count, calls.backward, sites, nodes, calls.shapes
+    )
 
 
 def sentences(result: Result) -> list[str]:
@@ -107,7 +109,10 @@ def text(result: Result) -> str:
     rows = [head, *(_cells(row) for row in result.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     for row in rows:
-        line = "  ".join(cell.rjust(size) if head[index] == "calls" else cell.ljust(size) for index, (cell, size) in enumerate(zip(row, widths, strict=True)))
+        line = "  ".join(
+            cell.rjust(size) if head[index] == "calls" else cell.ljust(size)
+            for index, (cell, size) in enumerate(zip(row, widths, strict=True))
+        )
         lines.append(line.rstrip() if row[0] not in ("on npu",) else line[:width].rstrip())
     if result.outcome is not None and result.outcome.traceback:
         lines += ["", result.outcome.traceback.rstrip()]
@@ -138,8 +143,8 @@ def as_data(result: Result) -> dict[str, Any]:
 def as_html(result: Result) -> str:
     columns = ["status", "operator", "dtype", "layout", "calls", "in backward", "call sites", "shapes", "reason"]
     rows = [
-        [Cell(_WORDS[row.status], _KINDS[row.status]), row.operator, row.dtype, row.layout, row.calls, row.backward, row.sites[:10],
-         row.shapes, row.reason]
+        [Cell(_WORDS[row.status], _KINDS[row.status]), row.operator, row.dtype, row.layout, row.calls, row.backward,
+         row.sites[:10], row.shapes, row.reason]
         for row in result.rows
     ]  # fmt: skip
     sections = [Section("Summary", [result.how, *sentences(result)]), Section("Operators", tables=[Table(columns, rows)])]

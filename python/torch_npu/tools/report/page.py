@@ -1,7 +1,7 @@
 """One HTML file from titles, sentences and tables. It loads nothing from elsewhere and carries its data as JSON.
 
-    text = page("Coverage of train.py", [Section("Operators", ["57 operators"], [Table(["operator", "calls"], [["aten::add", 3]])])],
-                data={"version": 1})
+    table = Table(["operator", "calls"], [["aten::add", 3]])
+    text = page("Coverage of train.py", [Section("Operators", ["57 operators"], [table])], data={"version": 1})
     write_text(Path("coverage.html"), text)          # the file is whole or unchanged
     read_data(text)                                   # the data again
 

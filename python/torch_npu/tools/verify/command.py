@@ -1,4 +1,4 @@
-"""`python -m torch_npu.tools.verify ORIGINAL CONVERTED [--main FILE] [-- args]`: does a converted project train as the original?"""
+"""`python -m torch_npu.tools.verify ORIGINAL CONVERTED [--main FILE] [-- args]`: does the conversion train as the original?"""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("converted", type=Path, help="the same for npu")
     made.add_argument("--main", metavar="FILE", help="the script that starts the program, relative to the folder")
     made.add_argument("--steps", type=int, default=1, metavar="N", help="steps of optimizers to compare (default 1)")
-    made.add_argument("--tolerance", type=float, default=1e-4, help="of losses, relative; gradients have ten times as much (default 1e-4)")
+    made.add_argument(
+        "--tolerance", type=float, default=1e-4, help="of losses, relative; gradients have ten times as much (default 1e-4)"
+    )
     made.add_argument("--time-limit", type=float, default=600, metavar="S", help="seconds for each run (default 600)")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--json", type=Path, metavar="FILE")
@@ -59,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _answer(options, failures, None, 3)
     with tempfile.TemporaryDirectory() as folder:
         runs = {
-            side: run_side(side, script, options, Path(folder, f"{side}.pt")) for side, script in (("cpu", originals), ("npu", converted))
+            side: run_side(side, script, options, Path(folder, f"{side}.pt"))
+            for side, script in (("cpu", originals), ("npu", converted))
         }
     for side, run in runs.items():
         if run["ended"] == "failed":
@@ -85,8 +88,13 @@ def _answer(options: argparse.Namespace, told: list[str], found: Comparison | No
         write_text(options.json, json.dumps(data, indent=1) + "\n")
     if options.html is not None:
         columns = ["step", "kind", "name", "original", "converted", "difference", "same"]
-        table = Table(columns, [[*(row[name] for name in columns[:-1]), Cell(row["same"], "good" if row["same"] else "bad")] for row in rows])
-        write_text(options.html, page(f"{options.converted} against {options.original}", [Section("Result", told, [table])], data))
+        table = Table(
+            columns,
+            [[*(row[name] for name in columns[:-1]), Cell(row["same"], "good" if row["same"] else "bad")] for row in rows],
+        )
+        write_text(
+            options.html, page(f"{options.converted} against {options.original}", [Section("Result", told, [table])], data)
+        )
     print("\n".join(told), file=sys.stderr if status == 3 else sys.stdout)
     return status
 
@@ -124,7 +132,17 @@ def compile_all(project: Path) -> list[str]:
     return told
 
 
-_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.If, ast.Try)
+_DEFINITIONS = (
+    ast.Import,
+    ast.ImportFrom,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.Assign,
+    ast.AnnAssign,
+    ast.If,
+    ast.Try,
+)
 
 
 def import_all(project: Path) -> list[str]:
@@ -134,7 +152,10 @@ def import_all(project: Path) -> list[str]:
     names = []
     for path in sources(project):
         tree = ast.parse(path.read_bytes())
-        bare = all(isinstance(node, _DEFINITIONS) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in tree.body)
+        bare = all(
+            isinstance(node, _DEFINITIONS) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+            for node in tree.body
+        )
         parts = path.relative_to(project).with_suffix("").parts
         if bare and all(part.isidentifier() for part in parts) and parts[-1] not in ("__main__", "setup"):
             names.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
@@ -146,7 +167,11 @@ def import_all(project: Path) -> list[str]:
     )
     folder = str(project.resolve())
     done = _python(["-c", program, *filter(None, names)], cwd=folder, extra=folder)
-    return done.stdout.splitlines() if done.returncode == 0 else [f"importing ended with status {done.returncode}: {done.stderr[-300:]}"]
+    return (
+        done.stdout.splitlines()
+        if done.returncode == 0
+        else [f"importing ended with status {done.returncode}: {done.stderr[-300:]}"]
+    )
 
 
 def run_side(side: str, script: Path, options: argparse.Namespace, out: Path) -> dict[str, Any]:

@@ -25,7 +25,8 @@ def compare(original: dict[str, Any], converted: dict[str, Any], tolerance: floa
     rows: list[dict[str, Any]] = []
     told: list[str] = []
     for index, (one, other) in enumerate(zip(original["steps"], converted["steps"], strict=False), 1):
-        rows += _parameters(index, one, other, tolerance)
+        if index == 1:  # later ones differ by what optimizers make of rounding: Adam scales gradients of almost zero up
+            rows += _tensors(index, "parameter", one["parameters"], other["parameters"], tolerance)
         rows += _outputs(index, one, other, tolerance)
         rows += _losses(index, one, other, tolerance)
         rows += _gradients(index, one, other, tolerance)
@@ -36,8 +37,8 @@ def compare(original: dict[str, Any], converted: dict[str, Any], tolerance: floa
     first = next((row for row in rows if not row["same"]), None)
     if first is not None:
         told.append(
-            f"step {first['step']}: the first difference is the {first['kind']} {first['name']}: {first['original']} in the original, "
-            f"{first['converted']} on npu ({first['difference']})"
+            f"step {first['step']}: the first difference is the {first['kind']} {first['name']}: {first['original']} in the "
+            f"original, {first['converted']} on npu ({first['difference']})"
         )
         others = [row for row in rows if not row["same"] and row["kind"] in ("loss", "gradient")]
         told.append(f"{len(others)} losses and gradients differ by more than the tolerance {tolerance:g}")
@@ -59,10 +60,6 @@ def _losses(step: int, one: dict[str, Any], other: dict[str, Any], tolerance: fl
     return rows
 
 
-def _parameters(step: int, one: dict[str, Any], other: dict[str, Any], tolerance: float) -> list[dict[str, Any]]:
-    return _tensors(step, "parameter", one["parameters"], other["parameters"], tolerance)
-
-
 def _gradients(step: int, one: dict[str, Any], other: dict[str, Any], tolerance: float) -> list[dict[str, Any]]:
     # Backward visits the last layers first.
     reverse = dict(reversed(list(one["gradients"].items())))
@@ -72,7 +69,9 @@ def _gradients(step: int, one: dict[str, Any], other: dict[str, Any], tolerance:
 def _outputs(step: int, one: dict[str, Any], other: dict[str, Any], tolerance: float) -> list[dict[str, Any]]:
     rows = []
     for (name, left), (twin, right) in zip(one["outputs"], other["outputs"], strict=False):
-        rows.append(_tensor_row(step, "output of module", name if name == twin else f"{name} / {twin}", left, right, 10 * tolerance))
+        rows.append(
+            _tensor_row(step, "output of module", name if name == twin else f"{name} / {twin}", left, right, 10 * tolerance)
+        )
     return rows
 
 

@@ -56,7 +56,11 @@ class CpuRandom(TorchDispatchMode):
         for index, argument in enumerate(func._schema.arguments):
             if argument.alias_info is None or not argument.alias_info.is_write:
                 continue
-            here, there = (args[index], there_args[index]) if index < len(args) else (kwargs.get(argument.name), there_kwargs.get(argument.name))
+            here, there = (
+                (args[index], there_args[index])
+                if index < len(args)
+                else (kwargs.get(argument.name), there_kwargs.get(argument.name))
+            )
             if isinstance(here, torch.Tensor) and here is not there:
                 if here.shape != there.shape:
                     here.resize_(there.shape)

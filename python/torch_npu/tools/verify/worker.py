@@ -2,8 +2,8 @@
 
     python -m torch_npu.tools.verify.worker --side cpu --steps 1 --out run.pt -- main.py --epochs 1
 
-The program is unedited. torch.autograd.backward, the steps of optimizers and the forward functions of modules are observed. On side cpu
-"cuda" means the CPU; on side npu random operators draw from the CPU's generator. Both begin with the same seed.
+The program is unedited. torch.autograd.backward, the steps of optimizers and the forward functions of modules are observed. On
+side cpu "cuda" means the CPU; on side npu random operators draw from the CPU's generator. Both begin with the same seed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class Observations:
         """A program without an optimizer has one step without gradients."""
         if not self.steps and self._now["losses"]:
             names = _module_names()
-            self._now["outputs"] = [(names.get(id(module), type(module).__name__), value) for module, value in self._now["outputs"]]
+            self._now["outputs"] = [
+                (names.get(id(module), type(module).__name__), value) for module, value in self._now["outputs"]
+            ]
             self.steps.append(self._now)
 
 
@@ -88,7 +90,11 @@ def _roots() -> list[torch.nn.Module]:
 
 def _parameter_names() -> dict[int, str]:
     """`Net.conv.weight`, by the identity of the parameter."""
-    return {id(value): f"{type(root).__name__}.{name}" for root in _roots() for name, value in root.named_parameters(remove_duplicate=False)}
+    return {
+        id(value): f"{type(root).__name__}.{name}"
+        for root in _roots()
+        for name, value in root.named_parameters(remove_duplicate=False)
+    }
 
 
 def _module_names() -> dict[int, str]:
