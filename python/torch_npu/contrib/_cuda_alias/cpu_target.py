@@ -7,8 +7,8 @@
         places.holds(x.cpu())                    # False
 
 No device is needed, neither CUDA nor npu. Tools use it to see what a program for CUDA does before it is moved to npu: the
-operator record of torch_npu.coverage and the reference run of torch_npu.tools.verify. One device is shown. What is redirected: calls of
-this thread that name a device, torch.cuda (cpu_torch_cuda.py), autocast, checkpoints and process groups (nccl becomes gloo).
+operator record of torch_npu.coverage and the reference run of torch_npu.tools.verify. One device is shown. What is redirected:
+calls that name a device, torch.cuda (cpu_torch_cuda.py), autocast, checkpoints and process groups (nccl becomes gloo).
 C++ extensions with CUDA kernels are not.
 """
 
