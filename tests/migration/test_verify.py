@@ -1,4 +1,4 @@
-"""`python -m torch_npu.tools.verify`: a converted project trains on npu as the original does on the CPU, or the answer says where not."""
+"""`python -m torch_npu.tools.verify`: a converted project trains as the original, or the answer says where not."""
 
 import json
 

@@ -91,7 +91,9 @@ x.exp()
 
 def test_dtypes_that_the_chip_lacks(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("SOFTNPU_CHIP_LIMITS", "1")
-    status, data, _ = cover(tmp_path, capsys, "import torch\nx = torch.ones(2, dtype=torch.float64).cuda()\nx.float().exp()\nx.exp()")
+    status, data, _ = cover(
+        tmp_path, capsys, "import torch\nx = torch.ones(2, dtype=torch.float64).cuda()\nx.float().exp()\nx.exp()"
+    )
     found = {(row["operator"], row["dtype"]): row["status"] for row in data["operators"]}
     assert status == 1
     assert found["aten::exp", "float64"] == "unsupported" and found["aten::exp", "float32"] == "supported"
@@ -129,7 +131,8 @@ def test_fake_tensors_give_the_operators_of_npu(tmp_path, capsys):
 import torch
 model = torch.nn.Linear(1 << 20, 1 << 20).cuda()      # 4 TiB
 query = torch.ones(1, 2, 8, 16, device="cuda", requires_grad=True)
-loss = torch.nn.functional.scaled_dot_product_attention(query, query, query).sum() + model(torch.ones(1, 1 << 20, device="cuda")).sum()
+loss = torch.nn.functional.scaled_dot_product_attention(query, query, query).sum()
+loss = loss + model(torch.ones(1, 1 << 20, device="cuda")).sum()
 print(loss.item(), len(loss.detach().reshape(1).nonzero()))
 loss.backward()
 """

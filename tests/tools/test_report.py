@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from torch_npu.tools.report import Cell, Section, Table, page, read_data, write_text
 
-EVIL = "</script><script>alert(1)</script><!-- & \"quoted\" '\u2028 \u00e9"
+EVIL = '</script><script>alert(1)</script><!-- & "quoted" \'\u2028 \u00e9'
 
 
 class Reader(HTMLParser):
