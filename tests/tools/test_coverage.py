@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -208,6 +209,19 @@ def test_bad_input_is_one_sentence(tmp_path, monkeypatch, capsys, given, words):
     assert end.value.code == 2
     assert words in capsys.readouterr().err.splitlines()[-1]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.gz", "broken.json", "empty.txt"]
+
+
+# The others script or trace functions that move tensors to CUDA, or compare the random numbers of two devices.
+PROGRAMS = ("amp_training", "checkpoints", "device_questions", "graph_network", "language_model", "prefetching", "training_main")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_for_cuda(name, tmp_path, monkeypatch):
+    program = Path(__file__).resolve().parents[1] / "migration" / "programs" / f"{name}.py"
+    monkeypatch.chdir(tmp_path)
+    assert command.main(["--json", "out.json", str(program)]) == 0
+    data = json.loads((tmp_path / "out.json").read_text())
+    assert data["outcome"]["ended"] != "failed" and data["counts"]["fallback"] == 0 and data["counts"]["supported"] > 3
 
 
 def test_the_command_runs_by_its_module_name(tmp_path):

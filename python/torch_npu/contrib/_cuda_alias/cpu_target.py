@@ -9,7 +9,7 @@
 No device is needed, neither CUDA nor npu. Tools use it to see what a program for CUDA does before it is moved to npu: the
 operator record of torch_npu.coverage and the reference run of torch_npu.tools.verify. One device is shown. What is redirected:
 calls that name a device, torch.cuda (cpu_torch_cuda.py), autocast, checkpoints and process groups (nccl becomes gloo).
-C++ extensions with CUDA kernels are not.
+C++ extensions with CUDA kernels and TorchScript that moves tensors to CUDA are not.
 """
 
 from __future__ import annotations
@@ -225,13 +225,21 @@ class CudaOnCpu:
             with torch._C.DisableTorchFunction():
                 return own_type(self, dtype, *args, **kwargs)
 
+        pinned = Places()
+
+        def pin_memory(self: torch.Tensor, device: Any = None) -> torch.Tensor:
+            found = self if pinned.holds(self) else self.clone()
+            pinned.put(found, True)
+            return found
+
         yield Tensor, "device", property(device)
         yield Tensor, "is_cuda", property(places.holds)
         yield Tensor, "is_cpu", property(lambda self: not places.holds(self))
         yield Tensor, "get_device", lambda self: 0 if places.holds(self) else -1
         yield Tensor, "type", type_
-        yield Tensor, "pin_memory", lambda self, device=None: self
-        yield Tensor, "is_pinned", lambda self, device=None: False
+        yield Tensor, "record_stream", lambda self, stream: None
+        yield Tensor, "pin_memory", pin_memory
+        yield Tensor, "is_pinned", lambda self, device=None: pinned.holds(self)
 
 
 def _in_modes(run: Callable[..., None], places: Places, observe: Observer | None) -> Callable[..., None]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .replacement import Replacement
+from .tensors import keep_scripting
 
 if TYPE_CHECKING:
     from .cpu_target import Places
@@ -42,9 +43,14 @@ class Stream:
         return event or Event()
 
     def __enter__(self) -> Stream:
+        _current.append(self)
         return self
 
-    def __exit__(self, *_: Any) -> None: ...
+    def __exit__(self, *_: Any) -> None:
+        _current.pop()
+
+
+_current = [Stream()]  # the default stream, and those of open `with torch.cuda.stream(...)`
 
 
 class Event:
@@ -63,8 +69,21 @@ class Event:
         return 0.0
 
 
+class StreamScope(contextlib.AbstractContextManager[None]):
+    """torch.cuda.stream(s). None leaves the current stream as it is."""
+
+    def __init__(self, stream: Stream | None = None) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        _current.append(self._stream or _current[-1])
+
+    def __exit__(self, *_: Any) -> None:
+        _current.pop()
+
+
 class _Scope(contextlib.AbstractContextManager[None]):
-    """torch.cuda.device(0), stream(s) and the like."""
+    """torch.cuda.device(0) and the like."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -85,10 +104,10 @@ def replacements(places: Places) -> Iterator[Replacement]:
     yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
     yield torch, "Generator", _generator_class(torch.Generator)
     yield from _autocast()
+    yield from _profilers()
 
 
 def _names(places: Places) -> dict[str, Any]:
-    stream = Stream()
     memory = 16 << 30
     properties = types.SimpleNamespace(
         name="CPU in the place of CUDA", major=8, minor=0, total_memory=memory, multi_processor_count=1, warp_size=32, uuid="0"
@@ -104,13 +123,15 @@ def _names(places: Places) -> dict[str, Any]:
         **{name: lambda *_, **__: None for name in nothing},
         **{name: lambda *_, **__: 0 for name in zero},
         **{name: lambda *_, **__: True for name in truths},
-        **dict.fromkeys(("device", "device_of", "stream", "StreamContext"), _Scope),
+        **dict.fromkeys(("device", "device_of"), _Scope),
+        **dict.fromkeys(("stream", "StreamContext"), StreamScope),
         **{f"{name}Tensor": _legacy_type(name, places) for name in _TYPES},
         "Stream": Stream,
         "ExternalStream": Stream,
         "Event": Event,
-        "current_stream": lambda *_: stream,
-        "default_stream": lambda *_: stream,
+        "current_stream": lambda *_: _current[-1],
+        "default_stream": lambda *_: _current[0],
+        "default_generators": (torch.default_generator,),
         "device_count": lambda: 1,
         "get_device_name": lambda *_: properties.name,
         "get_device_capability": lambda *_: (8, 0),
@@ -137,18 +158,21 @@ def _legacy_type(name: str, places: Places) -> Any:
         places.put(tensor, True)
         return tensor
 
+    class Meta(type):
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, torch.Tensor) and value.type() == f"torch.cuda.{name}Tensor"
+
     new = {"__new__": lambda cls, *args, **kwargs: make(*args, **kwargs), "cuda_name": f"torch.cuda.{name}Tensor"}
-    return type(f"{name}Tensor", (), new)
+    return Meta(f"{name}Tensor", (), new)
 
 
 def _accelerator() -> dict[str, Any]:
-    stream = Stream()
     return {
         "is_available": lambda: True,
         "current_accelerator": lambda *_, **__: torch.device("cuda"),
         "device_count": lambda: 1,
         "current_device_index": lambda: 0,
-        "current_stream": lambda *_: stream,
+        "current_stream": lambda *_: _current[-1],
         "set_device_index": lambda *_: None,
         "set_stream": lambda *_: None,
         "synchronize": lambda *_: None,
@@ -161,11 +185,14 @@ def _generator_class(real: type) -> type:
         def __instancecheck__(cls, value: object) -> bool:
             return isinstance(value, real)
 
+    class OfCuda(real):  # type: ignore[misc, valid-type]
+        device = torch.device("cuda", 0)
+
     class Generator(metaclass=Meta):
         """torch.Generator, of the CPU for each device."""
 
         def __new__(cls, device: Any = "cpu") -> Any:
-            return real("cpu")
+            return OfCuda("cpu") if torch.device(device).type == "cuda" else real(device)
 
     return Generator
 
@@ -192,6 +219,26 @@ def _autocast() -> Iterator[Replacement]:
 
     yield autocast, "__init__", __init__
     for name in ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
-        yield torch, name, by_type(getattr(torch, name))
+        twin = by_type(getattr(torch, name))
+        keep_scripting(getattr(torch, name), twin)
+        yield torch, name, twin
     yield torch, "get_autocast_gpu_dtype", functools.partial(torch.get_autocast_dtype, "cpu")
     yield torch, "set_autocast_gpu_dtype", functools.partial(torch.set_autocast_dtype, "cpu")
+
+
+def _profilers() -> Iterator[Replacement]:
+    """Profilers measure the CPU only."""
+    for owner in (torch.autograd.profiler.profile, torch.profiler.profile):
+        yield owner, "__init__", _of_cpu(owner.__init__)
+
+
+def _of_cpu(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def __init__(
+        self: Any, *args: Any, use_cuda: Any = None, use_device: Any = None, activities: Any = None, **kwargs: Any
+    ) -> None:
+        if activities is not None:
+            kwargs["activities"] = [torch.profiler.ProfilerActivity.CPU]
+        init(self, *args, **kwargs)
+
+    return __init__
