@@ -22,7 +22,7 @@ _Named = TypeVar("_Named")
 
 
 def no_op(reason: str) -> Callable[[_Named], _Named]:
-    return lambda obj: _mark(obj, "no-op", reason)
+    return lambda obj: marked(obj, "no-op", reason)
 
 
 def not_offered(reason: str) -> Callable[[_Named], _Named]:
@@ -36,7 +36,7 @@ def not_offered(reason: str) -> Callable[[_Named], _Named]:
                 setattr(obj, name, _refusing(method, reason))
         if "__init__" not in vars(obj):
             obj.__init__ = _refusing(_no_arguments, reason, obj)
-        return _mark(obj, "not offered", reason)
+        return marked(obj, "not offered", reason)
 
     return mark
 
@@ -49,7 +49,8 @@ def state(obj: Any) -> tuple[str, str]:
 def _no_arguments(self: Any) -> None: ...
 
 
-def _mark(obj: Any, state: str, reason: str) -> Any:
+def marked(obj: Any, state: str, reason: str) -> Any:
+    """Marks an object that refuses or ignores calls by itself."""
     obj.__offer__ = (state, reason)
     return obj
 
@@ -62,4 +63,4 @@ def _refusing(function: Callable[..., Any], reason: str, named: Any = None) -> A
     def refuse(*_: Any, **__: Any) -> None:
         raise NotImplementedError(f"{name} is not offered: {reason}")
 
-    return _mark(refuse, "not offered", reason)
+    return marked(refuse, "not offered", reason)

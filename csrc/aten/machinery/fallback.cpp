@@ -128,14 +128,19 @@ class FallbackCall {
                                 " has no npu implementation, and a collective never ",
                                 "falls back to CPU. Use a process group with backend hccl and dense tensors.");
     for (const c10::Argument& result : schema_.returns()) {
-      TORCH_CHECK_NOT_IMPLEMENTED(result.alias_info() == nullptr || result.alias_info()->isWrite(), name, " has no npu ",
-                                  "implementation, and a view cannot fall back to CPU: its result would not share memory.");
+      TORCH_CHECK_NOT_IMPLEMENTED(
+          result.alias_info() == nullptr || result.alias_info()->isWrite(), "Could not run '", name,
+          "' with arguments from the 'NPU' backend. It has no npu implementation, and a view cannot fall ",
+          "back to CPU: its result would not share memory.");
     }
-    TORCH_CHECK_NOT_IMPLEMENTED(op_.hasComputedKernelForDispatchKey(host_), name, " has neither an npu nor a CPU ",
-                                "implementation.");
-    TORCH_CHECK_NOT_IMPLEMENTED(forced || !strict_fallback(), name,
-                                " is not implemented on npu, and strict mode forbids to run it on CPU ",
-                                "(TORCH_NPU_STRICT_FALLBACK or torch.npu.set_strict_fallback).");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        op_.hasComputedKernelForDispatchKey(host_), "Could not run '", name,
+        "' with arguments from the 'NPU' backend. It has neither an npu nor a CPU implementation; use another ",
+        "operator, or add a kernel: docs/extending.md.");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        forced || !strict_fallback(), "Could not run '", name,
+        "' with arguments from the 'NPU' backend. It is not implemented on npu, and strict mode forbids to run ",
+        "it on CPU (TORCH_NPU_STRICT_FALLBACK or torch.npu.set_strict_fallback).");
   }
 
   at::Tensor to_cpu(const at::Tensor& tensor) {

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from ..._api_status import marked
 from .device_name import Name
 from .replacement import Replacement
 
@@ -58,7 +59,10 @@ def extensions() -> Iterator[Replacement]:
             refuse(f"the extension {name}")
         return load(name, sources, *args, **kwargs)
 
-    yield cpp_extension, "CUDAExtension", lambda name, *_, **__: refuse(f"CUDAExtension({name!r})")
+    def cuda_extension(name: str, *_: Any, **__: Any) -> NoReturn:
+        refuse(f"CUDAExtension({name!r})")
+
+    yield cpp_extension, "CUDAExtension", marked(cuda_extension, "not offered", "CUDA kernels do not run on npu")
     yield cpp_extension, "_jit_compile", load_without_cuda
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..._api_status import marked
 from .replacement import Replacement
 
 
@@ -24,11 +25,15 @@ def replacements() -> Iterator[Replacement]:
         depth -= 1
         return depth
 
-    yield torch.cuda.nvtx, "range_push", range_push
-    yield torch.cuda.nvtx, "range_pop", range_pop
-    yield torch.cuda.nvtx, "range_start", lambda msg: 0
-    yield torch.cuda.nvtx, "range_end", lambda range_id: None
-    yield torch.cuda.nvtx, "mark", lambda msg: None
+    ranges = {
+        "range_push": range_push,
+        "range_pop": range_pop,
+        "range_start": lambda msg: 0,
+        "range_end": lambda range_id: None,
+        "mark": lambda msg: None,
+    }
+    for name, twin in ranges.items():
+        yield torch.cuda.nvtx, name, marked(twin, "no-op", "NVIDIA's tools do not see npu")
     yield torch.autograd.profiler.profile, "__init__", _profile_on_npu(torch.autograd.profiler.profile.__init__)
     yield torch.autograd.profiler.emit_nvtx, "__enter__", lambda self: self if self.enabled else None
     yield torch.autograd.profiler.emit_nvtx, "__exit__", lambda self, *error: False

@@ -83,13 +83,13 @@ def _autocast() -> Iterator[Replacement]:
 
     for name in ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
         twin = by_type(getattr(torch, name))
-        _keep_scripting(getattr(torch, name), twin)
+        keep_scripting(getattr(torch, name), twin)
         yield torch, name, twin
     yield torch, "get_autocast_gpu_dtype", functools.partial(torch.get_autocast_dtype, "npu")
     yield torch, "set_autocast_gpu_dtype", functools.partial(torch.set_autocast_dtype, "npu")
 
 
-def _keep_scripting(function: Callable[..., Any], twin: Callable[..., Any]) -> None:
+def keep_scripting(function: Callable[..., Any], twin: Callable[..., Any]) -> None:
     """Registers the twin with torch.jit.script, which knows functions of torch by identity."""
     operator = torch.jit._builtins._find_builtin(function)
     if operator is not None:

@@ -1,0 +1,166 @@
+"""One HTML file from titles, sentences and tables. It loads nothing from elsewhere and carries its data as JSON.
+
+    table = Table(["operator", "calls"], [["aten::add", 3]])
+    text = page("Coverage of train.py", [Section("Operators", ["57 operators"], [table])], data={"version": 1})
+    write_text(Path("coverage.html"), text)          # the file is whole or unchanged
+    read_data(text)                                   # the data again
+
+A click on a head sorts a table; the field above it filters its rows. Every text is escaped. A Cell has a kind that colours it.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+KINDS = ("good", "warning", "bad", "plain")
+
+
+@dataclass(frozen=True)
+class Cell:
+    text: Any
+    kind: str = "plain"  # one of KINDS
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"the kind of a cell is one of {', '.join(KINDS)}, but got {self.kind!r}")
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]  # Cells, texts or numbers; a list of texts is shown as lines
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row has {len(row)} cells, but the table has {len(self.columns)} columns: {row!r}")
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    sentences: Sequence[str] = ()
+    tables: Sequence[Table] = field(default_factory=tuple)
+    code: str = ""  # preformatted text, such as a traceback or a diff
+
+
+def page(title: str, sections: Iterable[Section], data: Any = None) -> str:
+    body = "\n".join(_section(section) for section in sections)
+    return _PAGE.format(title=_escaped(title), style=_STYLE, body=body, data=_embedded(data), script=_SCRIPT)
+
+
+def read_data(text: str) -> Any:
+    """The data of a page. ValueError if the text is not such a page."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    if found is None:
+        raise ValueError("the text is no report page: it carries no data")
+    return json.loads(found[1])
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file by renaming a complete one. OSError names the path."""
+    folder = path.parent
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=folder)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(name, 0o666 & ~_umask())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from None
+
+
+def _umask() -> int:
+    now = os.umask(0)
+    os.umask(now)
+    return now
+
+
+def _escaped(value: Any) -> str:
+    return html.escape(str(value), quote=True)
+
+
+def _embedded(data: Any) -> str:
+    """JSON inside of <script>: no text of it can end the element or begin a comment."""
+    text = json.dumps(data, ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _section(section: Section) -> str:
+    parts = [f"<h2>{_escaped(section.title)}</h2>"] if section.title else []
+    parts += [f"<p>{_escaped(sentence)}</p>" for sentence in section.sentences]
+    parts += [_table(table) for table in section.tables]
+    if section.code:
+        parts.append(f"<pre>{_escaped(section.code)}</pre>")
+    return f"<section>{''.join(parts)}</section>"
+
+
+def _table(table: Table) -> str:
+    head = "".join(f"<th>{_escaped(column)}</th>" for column in table.columns)
+    rows = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
+    return f'<input class="filter" placeholder="filter"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>'
+
+
+def _cell(value: Any) -> str:
+    cell = value if isinstance(value, Cell) else Cell(value)
+    if isinstance(cell.text, (list, tuple)):
+        return f'<td class="{cell.kind}">{"<br>".join(map(_escaped, cell.text))}</td>'
+    number = isinstance(cell.text, (int, float)) and not isinstance(cell.text, bool)
+    return f'<td class="{cell.kind}{" number" if number else ""}">{_escaped(cell.text)}</td>'
+
+
+_STYLE = """
+body { font-family: sans-serif; margin: 2em; color: #222; background: #fff }
+table { border-collapse: collapse; margin: .5em 0 1.5em }
+th, td { border: 1px solid #ccc; padding: .25em .6em; text-align: left; vertical-align: top; font-size: 14px }
+th { background: #eee; cursor: pointer; position: sticky; top: 0 }
+td.number { text-align: right }
+td.good { background: #e3f4e3 } td.warning { background: #fdf3d1 } td.bad { background: #fadcdc }
+pre { background: #f6f6f6; padding: 1em; overflow-x: auto }
+input.filter { display: block; margin-top: 1em }
+"""
+
+_SCRIPT = """
+document.querySelectorAll("table").forEach(function (table) {
+  const body = table.tBodies[0], rows = Array.from(body.rows), up = [];
+  table.querySelectorAll("th").forEach(function (head, column) {
+    head.addEventListener("click", function () {
+      up[column] = !up[column];
+      rows.sort(function (a, b) {
+        const x = a.cells[column].innerText, y = b.cells[column].innerText, n = x - y;
+        return (up[column] ? 1 : -1) * (isNaN(n) ? x.localeCompare(y) : n);
+      });
+      rows.forEach(function (row) { body.appendChild(row); });
+    });
+  });
+  const field = table.previousElementSibling;
+  field.addEventListener("input", function () {
+    const wanted = field.value.toLowerCase();
+    rows.forEach(function (row) { row.hidden = !row.innerText.toLowerCase().includes(wanted); });
+  });
+});
+"""
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><title>{title}</title><style>{style}</style></head>
+<body>
+<h1>{title}</h1>
+{body}
+<script type="application/json" id="data">{data}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
