@@ -32,7 +32,12 @@ _DEFAULTS = {
 }
 
 # What autocast("npu") does not cast as the lists say.
-_NPU_GAPS = {"FP32_FUNCS": {"cpu", "gelu", "local_response_norm", "multilabel_soft_margin_loss", "std", "var"}}
+_NPU_GAPS = {
+    "FP32_FUNCS": {
+        *("cpu", "cross_entropy", "ctc_loss", "gelu", "grid_sample", "local_response_norm", "multilabel_soft_margin_loss"),
+        *("std", "var"),
+    }
+}
 # Autocast("cpu") leaves float16 arguments of most functions of FP32_FUNCS as they are.
 _CPU_GAPS = {"FP16_FUNCS": {"addmv", "addr", "mv"}, "CASTS": {"bilinear", "cross", "dot"}}
 
@@ -70,6 +75,7 @@ class Casts:
         listed = _listed(owner, name)
         first = None if self._user_cast_preferred or listed is None else listed
         self._registered.add((owner, name))
+        self.patches.remove(owner, name)
         self.patches.cast(owner, name, kind, first)
 
     def close(self) -> None:
@@ -212,7 +218,12 @@ def _lstm_on_cpu(lstm: Callable[..., Any]) -> Callable[..., Any]:
         if device_of(args, {}) != "cpu" or not torch.is_autocast_enabled("cpu"):
             return lstm(*args)
         dtype = torch.get_autocast_dtype("cpu")
-        with torch.autocast("cpu", enabled=False), torch.backends.mkldnn.flags(enabled=False):
-            return lstm(*cast_tensors(args, dtype, floating_dtypes - {torch.float64}))
+        onednn = torch._C._get_mkldnn_enabled()
+        torch._C._set_mkldnn_enabled(False)
+        try:
+            with torch.autocast("cpu", enabled=False):
+                return lstm(*cast_tensors(args, dtype, floating_dtypes - {torch.float64}))
+        finally:
+            torch._C._set_mkldnn_enabled(onednn)
 
     return wrapper

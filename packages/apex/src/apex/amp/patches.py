@@ -48,6 +48,12 @@ class Patches:
 
         self._undo[id(owner), name] = restore
 
+    def remove(self, owner: Any, name: str) -> None:
+        """Puts one function back."""
+        restore = self._undo.pop((id(owner), name), None)
+        if restore is not None:
+            restore()
+
     def cast(self, owner: Any, name: str, kind: str, first: str | None = None) -> None:
         """Casts the arguments of a function while autocast is on for their device. first: a cast before this one."""
         self.replace(owner, name, lambda function: casting(function, kind, first))
