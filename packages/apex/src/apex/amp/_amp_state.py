@@ -14,6 +14,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 if TYPE_CHECKING:
     from .casts import Casts
+    from .overflow import OverflowReport
     from .properties import Properties
     from .scaler import LossScaler
 
@@ -31,6 +32,7 @@ class AmpState:
         self.max_loss_scale = 2.0**24
         self.loss_scalers: list[LossScaler] = []
         self.handle: Casts | None = None
+        self.last_overflow: OverflowReport | None = None
         # Model parameter in low precision -> its float32 master.
         self.masters: Any = WeakIdKeyDictionary()
         # Model or optimizer -> the functions that undo what amp.initialize did to it.
@@ -57,9 +59,7 @@ def maybe_print(message: str, rank0: bool = False) -> None:
 
 
 def is_distributed() -> bool:
-    return (
-        torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
-    )
+    return torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
 
 
 def master_params(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-
 from typing import Any
 
 import torch
@@ -26,8 +25,8 @@ def initialize_models(
     for optimizer in optimizer_list:
         if hasattr(optimizer, "_amp_stash"):
             raise RuntimeError(
-                f"this {type(optimizer).__name__} passed through amp.initialize before: call amp.initialize once for an optimizer, "
-                "or amp.uninitialize() first"
+                f"this {type(optimizer).__name__} passed through amp.initialize before: call amp.initialize once for each "
+                "optimizer, or amp.uninitialize() first"
             )
     _check_devices(model_list)
 
@@ -196,5 +195,3 @@ def _start_casts(models: list[torch.nn.Module], properties: Properties) -> None:
         _amp_state.handle.add_devices(devices)
     for model in models:
         _amp_state.undo[model] += _amp_state.handle.watch(model)
-
-

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from ._amp_state import _amp_state, maybe_print
+from ._amp_state import _amp_state, master_params, maybe_print
+from .combined import CombinedGrads
 from .properties import Properties
 from .scaler import LossScaler
 
@@ -32,7 +33,6 @@ class AmpOptimizerState:
         self.params_have_scaled_gradients = False
         self.overflowed = False  # at a backward pass with delay_unscale
         self.skipped_by: tuple[int, LossScaler] | None = None  # the next step is skipped, for this loss
-        self.in_step = False
         self.fp16_groups: list[list[torch.Tensor]] = []
         self.fp32_from_fp16_groups: list[list[torch.Tensor]] = []
         self.fp32_from_fp32_groups: list[list[torch.Tensor]] = []
@@ -40,6 +40,7 @@ class AmpOptimizerState:
         self.all_fp32_from_fp16_params: list[torch.Tensor] = []
         self.all_fp32_from_fp32_params: list[torch.Tensor] = []
         self.stashed: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+        self.combined: list[CombinedGrads] | None = None
 
     @property
     def all_fp32_params(self) -> list[torch.Tensor]:
@@ -81,7 +82,25 @@ class AmpOptimizerState:
         self.all_fp16_params += low
         self.all_fp32_from_fp16_params += masters
         self.all_fp32_from_fp32_params += wide
+        self.combined = None
 
+    def combine(self) -> list[CombinedGrads]:
+        """The combined gradients; none without combine_grad."""
+        if self.combined is None:
+            self.combined = []
+            if self.combine_grad:
+                masters = self.all_fp32_from_fp16_params if self.master_weights else None
+                self.combined += CombinedGrads.of(self.all_fp16_params, masters, self.combine_ddp)
+                self.combined += CombinedGrads.of(self.all_fp32_from_fp32_params, None, self.combine_ddp)
+            members = {id(param) for each in self.combined for param in each.params}
+            self.low_pairs = [
+                (low, master)
+                for low, master in zip(self.all_fp16_params, self.all_fp32_from_fp16_params, strict=False)
+                if id(low) not in members
+            ]
+            own = self.all_fp32_from_fp32_params + ([] if self.master_weights else self.all_fp16_params)
+            self.own_masters = [param for param in own if id(param) not in members]
+        return self.combined
 
     def remove_group(self, index: int) -> None:
         """Forgets the groups from this one on."""
@@ -90,6 +109,7 @@ class AmpOptimizerState:
         self.all_fp16_params = [param for group in self.fp16_groups for param in group]
         self.all_fp32_from_fp16_params = [param for group in self.fp32_from_fp16_groups for param in group]
         self.all_fp32_from_fp32_params = [param for group in self.fp32_from_fp32_groups for param in group]
+        self.combined = None
 
 
 def process_optimizer(optimizer: torch.optim.Optimizer, properties: Properties) -> list[Callable[[], None]]:
@@ -101,6 +121,16 @@ def process_optimizer(optimizer: torch.optim.Optimizer, properties: Properties) 
     undo: list[Callable[[], None]] = [functools.partial(_remove_masters, optimizer, stash)]
     for name, function in (("step", _step), ("zero_grad", _zero_grad), ("add_param_group", _add_param_group)):
         undo.append(_patch_method(optimizer, name, function))
+    for name, method in (
+        ("get_optimizer_combined_params", _no_combined_params),
+        ("get_optimizer_combined_grads", _get_optimizer_combined_grads),
+        ("get_model_combined_params", _no_combined_params),
+        ("get_model_combined_grads", _get_model_combined_grads),
+        ("clip_optimizer_grad_norm_fused", _clip_grad_norm),
+    ):
+        if not hasattr(optimizer, name):
+            setattr(optimizer, name, MethodType(method, optimizer))
+            undo.append(functools.partial(vars(optimizer).pop, name, None))
     return undo
 
 
@@ -151,12 +181,11 @@ def prepare_backward(optimizer: torch.optim.Optimizer) -> None:
     if stash.params_have_scaled_gradients:
         return
     stash.overflowed = False
-    if stash.master_weights:
-        for param in stash.all_fp16_params:
-            param.grad = None
-    else:
-        stash.stashed += [(param, param.grad) for param in stash.all_fp16_params]
-    stash.stashed += [(param, param.grad) for param in stash.all_fp32_from_fp32_params]
+    for each in stash.combine():
+        each.prepare()
+    for param, _ in stash.low_pairs:
+        param.grad = None
+    stash.stashed = [(param, param.grad) for param in stash.own_masters]
     for param, _ in stash.stashed:
         param.grad = None
 
@@ -164,7 +193,9 @@ def prepare_backward(optimizer: torch.optim.Optimizer) -> None:
 def abort_backward(optimizer: torch.optim.Optimizer) -> None:
     """Puts the gradients back that prepare_backward set aside. What the backward pass left is dropped."""
     stash = optimizer._amp_stash
-    for param in (*stash.all_fp16_params, *stash.all_fp32_from_fp32_params):
+    for each in stash.combine():
+        each.abort()
+    for param in (*(low for low, _ in stash.low_pairs), *stash.own_masters):
         param.grad = None
     for param, grad in stash.stashed:
         param.grad = grad
@@ -178,25 +209,22 @@ def post_backward(optimizer: torch.optim.Optimizer, scaler: LossScaler) -> None:
     stash = optimizer._amp_stash
     stash.params_have_scaled_gradients = False
     stashed, stash.stashed = stash.stashed, []
+    for each in stash.combine():
+        each.collect(stash.check_combined)
+        if stash.combine_ddp:
+            each.reduce(stash.replicas)
+        unscaled = each.scaled()
+        scaler.unscale_([unscaled])
+        each.finish(unscaled)
     _coalesce(stash)
-    if stash.master_weights:
-        _post_masters(stash, scaler)
-    own = [param for param in _own_masters(stash) if param.grad is not None]
-    scaler.unscale_([param.grad for param in own])
+    _post_masters(stash, scaler)
+    scaler.unscale_([param.grad for param in stash.own_masters if param.grad is not None])
     _add_stashed(stashed)
-
-
-def _own_masters(stash: AmpOptimizerState) -> list[torch.Tensor]:
-    return stash.all_fp32_from_fp32_params + ([] if stash.master_weights else stash.all_fp16_params)
 
 
 def _post_masters(stash: AmpOptimizerState, scaler: LossScaler) -> None:
     """float32 copies of the model's gradients become, or are added to, those of the masters."""
-    pairs = [
-        (low.grad, master)
-        for low, master in zip(stash.all_fp16_params, stash.all_fp32_from_fp16_params, strict=True)
-        if low.grad is not None
-    ]
+    pairs = [(low.grad, master) for low, master in stash.low_pairs if low.grad is not None]
     new: list[torch.Tensor] = [torch.empty_like(master) for grad, master in pairs if not grad.is_sparse]
     if new:
         torch._foreach_copy_(new, [grad for grad, _ in pairs if not grad.is_sparse])
@@ -214,14 +242,16 @@ def _add_stashed(stashed: list[tuple[torch.Tensor, torch.Tensor | None]]) -> Non
             param.grad = grad
         elif param.grad.is_sparse or grad.is_sparse:
             param.grad = param.grad + grad if grad.is_sparse else grad + param.grad
-    both = [(param.grad, grad) for param, grad in old if param.grad is not grad and not param.grad.is_sparse and not grad.is_sparse]
+    both = [
+        (param.grad, grad) for param, grad in old if param.grad is not grad and not param.grad.is_sparse and not grad.is_sparse
+    ]
     if both:
         torch._foreach_add_([new for new, _ in both], [grad for _, grad in both])
 
 
 def _coalesce(stash: AmpOptimizerState) -> None:
     """Adds up the values of repeated indices, in float32 where they are float16: they are divided once, and may overflow."""
-    for param in (*stash.all_fp16_params, *stash.all_fp32_from_fp32_params):
+    for param in (*(low for low, _ in stash.low_pairs), *stash.own_masters):
         if param.grad is not None and param.grad.is_sparse:
             dtype = param.grad.dtype
             wide = param.grad.float() if dtype == torch.float16 else param.grad
@@ -280,8 +310,8 @@ class _Closure:
         if self._calls == 1:
             raise _OverflowInClosure(loss)
         raise RuntimeError(
-            f"the closure of {type(self._optimizer).__name__}.step overflowed when it was called again in one step, whose first "
-            "part cannot be undone: pass a constant loss_scale to amp.initialize for optimizers that call their closure repeatedly"
+            f"the closure of {type(self._optimizer).__name__}.step overflowed when it was called again in one step, and the step "
+            "cannot be undone: pass a constant loss_scale to amp.initialize for optimizers that call the closure repeatedly"
         )
 
 
@@ -332,3 +362,23 @@ def _add_param_group(optimizer: torch.optim.Optimizer, add: Callable[..., Any], 
     except BaseException:
         stash.remove_group(before)
         raise
+
+
+def _no_combined_params(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Only the NpuFused optimizers combine parameters."""
+    return []
+
+
+def _get_optimizer_combined_grads(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """The flat tensors of combine_grad whose views are the gradients of the optimizer's parameters."""
+    return [each.flat if each.masters is None else each.master_flat for each in optimizer._amp_stash.combine()]
+
+
+def _get_model_combined_grads(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """The flat tensors of combine_grad whose views are the gradients of the model's parameters."""
+    return [each.flat for each in optimizer._amp_stash.combine()]
+
+
+def _clip_grad_norm(optimizer: torch.optim.Optimizer, max_norm: float, norm_type: float = 2) -> torch.Tensor:
+    """Scales the gradients of the optimizer so that their common norm is at most max_norm. Returns the norm before."""
+    return torch.nn.utils.clip_grad_norm_(list(master_params(optimizer)), max_norm, norm_type)

@@ -32,7 +32,7 @@ def scale_loss(
     optimizers: those whose parameters get gradients, one or a list. loss_id: which of the num_losses scales is used.
     delay_unscale: the gradients keep the scale, and the next scale_loss without it divides their sum; do not step before.
     An overflow of a dynamic scale makes the next step of these optimizers do nothing. If the block raises, the gradients are
-    those before it.
+    those before it, except that gradients with a scale (of delay_unscale) are dropped.
     """
     if not hasattr(_amp_state, "opt_properties"):
         raise RuntimeError("amp.scale_loss needs amp.initialize first: model, optimizer = amp.initialize(model, optimizer)")
@@ -40,7 +40,9 @@ def scale_loss(
         yield loss
         return
     if not isinstance(loss, torch.Tensor):
-        raise TypeError(f"amp.scale_loss takes a loss that is a tensor, not {type(loss).__name__}: pass the result of the criterion")
+        raise TypeError(
+            f"amp.scale_loss takes a tensor as loss, not {type(loss).__name__}: pass the result of the criterion"
+        )
     chosen = _checked_optimizers(optimizers)
     scaler = _scaler(loss_id)
     scale = scaler.loss_scale()
@@ -98,8 +100,8 @@ def _checked_optimizers(optimizers: Any) -> list[Any]:
     for optimizer in chosen:
         if not hasattr(optimizer, "_amp_stash"):
             raise RuntimeError(
-                f"amp.scale_loss got {type(optimizer).__name__}, which did not pass through amp.initialize: use the optimizer that "
-                "amp.initialize returned"
+                f"amp.scale_loss got {type(optimizer).__name__}, which did not pass through amp.initialize: use the optimizer "
+                "that amp.initialize returned"
             )
     return chosen
 
@@ -107,5 +109,7 @@ def _checked_optimizers(optimizers: Any) -> list[Any]:
 def _scaler(loss_id: int) -> Any:
     scalers = _amp_state.loss_scalers
     if not isinstance(loss_id, int) or not -len(scalers) <= loss_id < len(scalers):
-        raise IndexError(f"amp.scale_loss: loss_id must be 0 to {len(scalers) - 1}, not {loss_id!r}: pass num_losses to amp.initialize")
+        raise IndexError(
+            f"amp.scale_loss: loss_id must be 0 to {len(scalers) - 1}, not {loss_id!r}: pass num_losses to amp.initialize"
+        )
     return scalers[loss_id]

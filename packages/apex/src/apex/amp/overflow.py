@@ -79,5 +79,3 @@ class OverflowReport:
             where += f" of {self.module or 'the model'} ({self.kind})"
         used = f", used by {self.operator}" if self.operator else ""
         return f"{start}: {self.nonfinite} of {self.total} elements of the gradient of {where}{used} are not finite"
-
-

@@ -17,7 +17,7 @@ _PASSED = ("ToCopy", "T", "Transpose", "View", "UnsafeView", "Reshape", "Expand"
 def overflow_report() -> OverflowReport | None:
     """About the last skipped step: the first parameter whose gradient overflowed, its module and its operator. None if no step
     was skipped since amp.initialize."""
-    return getattr(_amp_state, "last_overflow", None)
+    return _amp_state.last_overflow
 
 
 @torch.no_grad()

@@ -49,9 +49,5 @@ def _flag(overflow_buf: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
 
 def __getattr__(name: str) -> Any:
     if name.startswith("multi_tensor_"):
-        raise ImportError(
-            f"amp_C.{name} is a kernel of NVIDIA's package that is not offered: use the optimizers of apex.optimizers or torch.optim"
-        )
+        raise ImportError(f"amp_C.{name} is a kernel of NVIDIA's package that is not offered: use apex.optimizers or torch.optim")
     raise AttributeError(name)
-
-

@@ -75,7 +75,9 @@ class FusedAdagrad(torch.optim.Adagrad):
         adagrad_w_mode: bool = False,
     ) -> None:
         if adagrad_w_mode:
-            raise RuntimeError("FusedAdagrad is offered with adagrad_w_mode=False only, which is the formula of torch.optim.Adagrad")
+            raise RuntimeError(
+                "FusedAdagrad is offered with adagrad_w_mode=False only, which is the formula of torch.optim.Adagrad"
+            )
         super().__init__(params, lr, weight_decay=weight_decay, eps=eps)
         self.set_grad_none = set_grad_none
 

@@ -129,7 +129,9 @@ class FusedMixedPrecisionLamb(FusedLAMB):
     """Not offered."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError("FusedMixedPrecisionLamb is not offered: use apex.optimizers.FusedLAMB with amp.initialize(opt_level='O2')")
+        raise RuntimeError(
+            "FusedMixedPrecisionLamb is not offered: use apex.optimizers.FusedLAMB with amp.initialize(opt_level='O2')"
+        )
 
 
 def _averages(
