@@ -8,11 +8,14 @@ becomes dense.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 
 import torch
 
 from ._amp_state import is_distributed, maybe_print
+
+_version = operator.attrgetter("_version")
 
 
 class CombinedGrads:
@@ -49,10 +52,10 @@ class CombinedGrads:
         """Sets the gradients aside and gives every parameter a view of zeros. Scaled gradients in low precision, whose masters
         have the sum, are dropped."""
         grads = [param.grad for param in self.params]
-        live = [grad is view for grad, view in zip(grads, self.views, strict=True)]
         self._had = [grad is not None for grad in grads]
         self._stash, self._stashed = None, []
-        if self.masters is None:
+        if self.masters is None and any(self._had):
+            live = list(map(operator.is_, grads, self.views))
             self._stashed = [(i, grad) for i, grad in enumerate(grads) if grad is not None and not live[i]]
             if any(live):
                 self._stash = self.flat.clone()
@@ -62,7 +65,7 @@ class CombinedGrads:
         self.flat.zero_()
         for param, view in zip(self.params, self.views, strict=True):
             param.grad = view
-        self._versions = [view._version for view in self.views]
+        self._versions = list(map(_version, self.views))
 
     @torch.no_grad()
     def abort(self) -> None:
@@ -80,23 +83,27 @@ class CombinedGrads:
 
         After passes with delay_unscale there was no prepare: then all gradients are new."""
         prepared, self._versions = self._versions, []
-        self._had = self._had if prepared else [False] * len(self.params)
-        replaced, self._used = [], []
-        for index, (param, view) in enumerate(zip(self.params, self.views, strict=True)):
-            grad = param.grad
+        grads = [param.grad for param in self.params]
+        self._used = list(map(operator.ne, map(_version, self.views), prepared)) if prepared else [True] * len(grads)
+        self._had = self._had if prepared else [False] * len(grads)
+        if not all(map(operator.is_, grads, self.views)):
+            self._replace(grads, check and bool(prepared))
+        if self.all_are_used:
+            self._used = [True] * len(grads)
+
+    def _replace(self, grads: list[torch.Tensor | None], says_so: bool) -> None:
+        """Copies gradients that are not their views into them."""
+        old, new = [], []
+        for index, (param, grad, view) in enumerate(zip(self.params, grads, self.views, strict=True)):
             if grad is view:
-                is_used = not prepared or view._version != prepared[index]
-            else:
-                is_used = grad is not None
-                new = torch.zeros_like(view) if grad is None else grad
-                replaced.append((view, new.to_dense() if new.is_sparse else new))
-                param.grad = view
-            self._used.append(is_used or self.all_are_used)
-        if not replaced:
-            return
-        if check and prepared:
+                continue
+            self._used[index] = grad is not None
+            old.append(view)
+            new.append(torch.zeros_like(view) if grad is None else grad.to_dense() if grad.is_sparse else grad)
+            param.grad = view
+        if says_so:
             maybe_print("Combined grad has been destroyed and will be recombined", rank0=True)
-        torch._foreach_copy_([view for view, _ in replaced], [grad for _, grad in replaced])
+        torch._foreach_copy_(old, new)
 
     @torch.no_grad()
     def reduce(self, replicas: int) -> None:
@@ -120,7 +127,8 @@ class CombinedGrads:
     def finish(self, unscaled: torch.Tensor) -> None:
         """Gives the parameters their unscaled gradients, plus those that were set aside."""
         if self.masters is None:
-            self._restore(lambda index: self._had[index] or self._used[index])
+            if self._stash is not None or self._stashed or not all(self._used):
+                self._restore(lambda index: self._had[index] or self._used[index])
             return
         if unscaled is not self.master_flat:
             for master, view in zip(self.masters, self.master_views, strict=True):
@@ -129,6 +137,10 @@ class CombinedGrads:
                 elif master.grad is not view:
                     view.copy_(master.grad)
             self.master_flat.add_(unscaled)
+        if all(self._used):
+            for master, view in zip(self.masters, self.master_views, strict=True):
+                master.grad = view
+            return
         for param, master, view, is_used in zip(self.params, self.masters, self.master_views, self._used, strict=True):
             if not is_used:
                 param.grad = None
