@@ -66,11 +66,14 @@ def cuda_on_cpu():
         "set_device": lambda device: None,
         "current_device": lambda: 0,
         "get_device_name": lambda device=None: "CPU",
+        "FloatTensor": torch.FloatTensor,
+        "LongTensor": torch.LongTensor,
     }
     with (
         mock.patch.multiple(torch.cuda, **replaced),
         mock.patch.object(torch, "load", load),
         mock.patch.object(torch.Tensor, "record_stream", lambda tensor, stream: None),
+        mock.patch.object(torch.Tensor, "pin_memory", lambda tensor: tensor),
         mock.patch.object(torch.UntypedStorage, "cuda", lambda storage, device=None: storage, create=True),
         CudaMeansCpu(),
     ):
