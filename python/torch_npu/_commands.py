@@ -1,4 +1,5 @@
-"""Commands that run without torch, because users need them when torch is broken: `python -m torch_npu.doctor` and `npu-smi`.
+"""Commands that run without torch: `python -m torch_npu.doctor` and `npu-smi`, which users need when torch is broken, and
+`ms_fmk_transplt`, which starts faster without it.
 
     run_if_asked()  # the first statement of the package
     sys.exit(run("torch_npu.utils.collect_env", main))  # a command that needs torch
@@ -17,8 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_BY_MODULE = {"torch_npu.doctor": "doctor", "torch_npu.tools.smi": "tools.smi"}
-_BY_SCRIPT = {"npu-smi": "tools.smi"}
+_TRANSPLANT = "tools.transplant.cli"
+_BY_MODULE = {
+    "torch_npu.doctor": "doctor",
+    "torch_npu.tools.smi": "tools.smi",
+    "torch_npu.transplant": _TRANSPLANT,
+    "torch_npu.tools.transplant.cli": _TRANSPLANT,
+}
+_BY_SCRIPT = {"npu-smi": "tools.smi", "ms_fmk_transplt": _TRANSPLANT, "ms_fmk_transplt.py": _TRANSPLANT}
 
 
 def run_if_asked() -> None:
