@@ -28,7 +28,7 @@ _FIRST = frozenset(
 )
 _SECOND = frozenset("torch.load torch.jit.load safetensors.torch.load_file torch.nn.parallel.scatter".split())
 _BACKEND_FIRST = frozenset("torch.distributed.init_process_group torch.distributed.Backend".split())
-_METHODS = frozenset("to to_empty type cuda npu pin_memory type_as".split())
+_METHODS = frozenset("to to_empty type cuda npu pin_memory is_pinned".split())
 _STRING_METHODS = frozenset("format lower upper strip split startswith replace rstrip lstrip partition".split())
 _OTHER_LIBRARIES = frozenset("tensorflow jax cupy numba mxnet paddle onnxruntime faiss".split())
 _DEFAULTS = frozenset("get getattr getenv pop setdefault".split())

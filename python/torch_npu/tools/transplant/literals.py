@@ -8,7 +8,7 @@ DEVICE = "device"
 BACKEND = "backend"
 
 _DEVICE_TEXT = re.compile(r"cuda(?=$|:(?:\d+|%[dsi]|\{[^{}]*\}|)$)")
-_TENSOR_TYPE = re.compile(r"torch\.cuda(?=\.(?:Float|Double|Half|BFloat16|Long|Int|Short|Char|Byte|Bool)?Tensor$)")
+_TENSOR_TYPE = re.compile(r"torch\.cuda(?=\.(?:Float|Double|Half|BFloat16|Long|Int|Short|Char|Byte|Bool)?Tensor$|\.$)")
 _BACKEND_TEXT = re.compile(r"(?i:nccl)")
 _BACKEND_WHOLE = re.compile(r"(?i)nccl|(?:\w+:\w+,)*cuda:nccl(?:,\w+:\w+)*")
 VARIABLES = {

@@ -46,6 +46,7 @@ _GPU_LIBRARIES = {
     "xformers": "xformers' kernels are built for CUDA: use torch.nn.functional.scaled_dot_product_attention",
     "bitsandbytes": "bitsandbytes' kernels are built for CUDA",
 }
+_QUESTIONS = frozenset("startswith endswith find index count replace split partition removeprefix".split())
 _EXTENSIONS = frozenset(("torch.utils.cpp_extension.CUDAExtension", "torch.utils.cpp_extension.load_inline"))
 
 
@@ -354,6 +355,9 @@ class DeviceRules:
         if where.kind == "compare":
             return self._compared(place, where, kind, fits)
         if where.call is not None:
+            function = where.call.func
+            if kind == DEVICE and where.name in _QUESTIONS and isinstance(function, cst.Attribute):
+                return MEDIUM if self.flow.is_device(function.value, place.scope) else LOW
             name = option_name(where.call)
             if fits(name) and name != text and (where.kind == "keyword" or where.position <= 2) and where.name != "help":
                 return MEDIUM

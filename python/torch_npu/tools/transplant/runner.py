@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
 import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from . import sources
 from .changes import FileResult
@@ -44,11 +46,59 @@ def run(
             yield worker.convert(file)
             done()
         return
-    chunk = max(1, min(16, len(wanted) // (jobs * 4)))
-    with multiprocessing.get_context("fork").Pool(jobs, _start, (worker,)) as pool:
-        for result in pool.imap(_convert, wanted, chunk):
-            yield result
-            done()
+    yield from _parallel(worker, wanted, jobs, done)
+
+
+def _parallel(worker: Worker, files: list[str], jobs: int, done: Callable[[], None]) -> Iterator[FileResult]:
+    """Forks processes that take files one by one.
+
+    No thread is used, unlike in multiprocessing.Pool: this module runs while torch_npu is being imported, so that another thread
+    would wait for the import lock for ever.
+    """
+    context = multiprocessing.get_context("fork")
+    following = context.Value("q", 0)
+    pipes = {}
+    for _ in range(jobs):
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=_serve, args=(worker, files, following, sender), daemon=True)
+        process.start()
+        sender.close()
+        pipes[receiver] = process
+    waiting: dict[int, FileResult] = {}
+    position = 0
+    try:
+        while position < len(files):
+            for ready in multiprocessing.connection.wait(list(pipes)):
+                assert isinstance(ready, multiprocessing.connection.Connection)
+                try:
+                    index, result = ready.recv()
+                except EOFError:
+                    pipes.pop(ready).join()
+                    if not pipes and position + len(waiting) < len(files):
+                        raise OSError("a process that converts files died") from None
+                    continue
+                waiting[index] = result
+            while position in waiting:
+                yield waiting.pop(position)
+                done()
+                position += 1
+    finally:
+        for process in pipes.values():
+            process.terminate()
+            process.join()
+
+
+def _serve(worker: Worker, files: list[str], following: Any, sender: multiprocessing.connection.Connection) -> None:
+    while True:
+        with following.get_lock():
+            index = following.value
+            following.value += 1
+        if index >= len(files):
+            sender.close()
+            return
+        result = worker.convert(files[index])
+        result.text = "" if result.text is not None else None  # the text is on disk
+        sender.send((index, result))
 
 
 class Worker:
@@ -77,17 +127,3 @@ class Worker:
             output.write_bytes(source.encode(result.text))
             os.chmod(output, path.stat().st_mode & 0o777)
         return result
-
-
-_worker: Worker
-
-
-def _start(worker: Worker) -> None:
-    global _worker
-    _worker = worker
-
-
-def _convert(file: str) -> FileResult:
-    result = _worker.convert(file)
-    result.text = "" if result.text is not None else None  # the text is on disk
-    return result
