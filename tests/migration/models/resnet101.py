@@ -1,0 +1,78 @@
+"""ResNet-101 with a prefetcher that copies and normalizes the next batch on a side stream."""
+
+import argparse
+
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.optim as optim
+import torchvision.models as models
+
+
+def fast_collate(batch):
+    images = np.stack([item[0] for item in batch])
+    return torch.from_numpy(images).pin_memory(), torch.tensor([item[1] for item in batch], dtype=torch.int64)
+
+
+class Prefetcher:
+    def __init__(self, loader, half=False):
+        self.loader = iter(loader)
+        self.stream = torch.cuda.Stream()
+        self.mean = torch.tensor([0.485 * 255, 0.456 * 255, 0.406 * 255]).cuda().view(1, 3, 1, 1)
+        self.std = torch.tensor([0.229 * 255, 0.224 * 255, 0.225 * 255]).cuda().view(1, 3, 1, 1)
+        self.half = half
+
+    def __iter__(self):
+        self.fetch()
+        while self.images is not None:
+            torch.cuda.current_stream().wait_stream(self.stream)
+            images, target = self.images, self.target
+            images.record_stream(torch.cuda.current_stream())
+            target.record_stream(torch.cuda.current_stream())
+            self.fetch()
+            yield images, target
+
+    def fetch(self):
+        batch = next(self.loader, None)
+        if batch is None:
+            self.images = self.target = None
+            return
+        with torch.cuda.stream(self.stream):
+            self.images = batch[0].cuda(non_blocking=True)
+            self.target = batch[1].cuda(non_blocking=True)
+            self.images = self.images.half() if self.half else self.images.float()
+            self.images = self.images.sub_(self.mean).div_(self.std)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch-size", default=4, type=int)
+    parser.add_argument("--size", default=64, type=int)
+    parser.add_argument("--lr", default=0.001, type=float)
+    parser.add_argument("--print-freq", default=1, type=int)
+    args = parser.parse_args()
+
+    torch.backends.cudnn.benchmark = True
+    torch.manual_seed(112)
+    rng = np.random.default_rng(112)
+    pixels = rng.integers(0, 256, (3 * args.batch_size, 3, args.size, args.size), dtype=np.uint8)
+    samples = [(pixels[i], int(rng.integers(10))) for i in range(len(pixels))]
+    loader = torch.utils.data.DataLoader(samples, batch_size=args.batch_size, collate_fn=fast_collate)
+
+    model = models.resnet101(num_classes=10, zero_init_residual=True)
+    model = model.cuda()
+    criterion = nn.CrossEntropyLoss().cuda()
+    optimizer = optim.SGD(model.parameters(), lr=args.lr)
+    model.train()
+    for i, (images, target) in enumerate(Prefetcher(loader)):
+        loss = criterion(model(images), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if i % args.print_freq == 0:
+            torch.cuda.synchronize()
+            print("step", i, "loss", f"{loss.item():.6f}")
+
+
+if __name__ == "__main__":
+    main()
