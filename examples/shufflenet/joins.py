@@ -17,12 +17,13 @@ def channel_shuffle(x, groups):
 
 def shuffled(channels, groups=2):
     """The channels in shuffled order: a list."""
-    return torch.arange(channels).view(groups, -1).t().flatten().tolist()
+    length = channels // groups
+    return [group * length + number for number in range(length) for group in range(groups)]
 
 
 def channel_shuffle_index_select(x, groups=2):
     """channel_shuffle as one gather. Each call copies the index to the device."""
-    index = torch.tensor(shuffled(x.shape[1], groups), dtype=torch.int64)
+    index = torch.tensor(shuffled(x.shape[1], groups))
     return x.index_select(1, index.to(x.device))
 
 
@@ -121,46 +122,38 @@ class FormatShuffle(FusedShuffle):
         return super().gather(gradient.npu_format_cast(0) if gradient.device.type == "npu" else gradient)
 
 
-def _interleave(first, second):
-    return torch.stack((first, second), 2).flatten(1, 2)
-
-
-class _InterleaveWhole(torch.autograd.Function):
-    """The shuffle as one copy of each element: channels of the branches alternate."""
+class _Interleave(torch.autograd.Function):
+    """Channels of the branches alternate. Each element is copied once, and the layout of the branches is kept: a stack of
+    channels that are innermost in memory is one pass over both tensors."""
 
     @staticmethod
-    def forward(ctx, first, second):
-        return _interleave(first, second)
+    def forward(ctx, first, second, parts):
+        pairs = zip(_last(first).chunk(parts, -1), _last(second).chunk(parts, -1), strict=True)
+        halves = tuple(_first(torch.stack(pair, -1).flatten(-2)) for pair in pairs)
+        return halves if parts > 1 else halves[0]
 
     @staticmethod
-    def backward(ctx, gradient):
-        return gradient[:, 0::2].contiguous(), gradient[:, 1::2].contiguous()
+    def backward(ctx, *gradients):
+        channels = [_last(gradient).unflatten(-1, (-1, 2)).unbind(-1) for gradient in gradients]
+        return *(_first(torch.cat(branch, -1)) for branch in zip(*channels, strict=True)), None
 
 
-class _InterleaveHalves(torch.autograd.Function):
-    """As _InterleaveWhole, with the two halves as results."""
+def _last(x):
+    return x.permute(0, 2, 3, 1)
 
-    @staticmethod
-    def forward(ctx, first, second):
-        middle = first.shape[1] // 2
-        return (
-            _interleave(first[:, :middle], second[:, :middle]),
-            _interleave(first[:, middle:], second[:, middle:]),
-        )
 
-    @staticmethod
-    def backward(ctx, gradient1, gradient2):
-        return tuple(torch.cat((gradient1[:, start::2], gradient2[:, start::2]), 1) for start in (0, 1))
+def _first(x):
+    return x.permute(0, 3, 1, 2)
 
 
 class InterleaveShuffle(nn.Module):
-    """No gather and no concatenation: each element is copied once in each direction."""
+    """No gather and no index. The branches, the results and the gradients are in the layout channels_last."""
 
     def __init__(self, channels, split):
         super().__init__()
         if channels % 4:
             raise ValueError(f"InterleaveShuffle: channels is {channels}, but it must be a multiple of 4")
-        self.split = split
+        self.parts = 2 if split else 1
 
     def forward(self, first, second):
-        return (_InterleaveHalves if self.split else _InterleaveWhole).apply(first, second)
+        return _Interleave.apply(first, second, self.parts)

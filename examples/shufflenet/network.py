@@ -6,7 +6,6 @@
 The names of parameters and buffers are torchvision's, and the joins add none, so that all variants exchange checkpoints.
 """
 
-import torch
 from torch import nn
 
 from .joins import PlainShuffle
@@ -91,15 +90,3 @@ def shufflenet_v2_x0_5(**options):
 
 def shufflenet_v2_x1_0(**options):
     return ShuffleNetV2(**options)
-
-
-def set_format(net, images):
-    """Stores the weights of convolutions and the images in the formats that the convolutions of hardware compute in. Returns the
-    images."""
-    import torch_npu
-
-    for module in net.modules():
-        if isinstance(module, nn.Conv2d):
-            with torch.no_grad():
-                module.weight.data = torch_npu.npu_format_cast(module.weight.data, torch_npu.Format.FRACTAL_Z)
-    return torch_npu.npu_format_cast(images, torch_npu.Format.NC1HWC0)
