@@ -58,7 +58,7 @@ class Workload:
         self.images, self.targets = images.to(device), targets.to(device)
         self.criterion = nn.CrossEntropyLoss()
         self._lay_out(stage.layout)
-        self.optimizer = _optimizer_class(stage)(self.net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+        self.optimizer = _optimizer_class(stage)(self.net.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4)
         self.amp = None
         if stage.level is not None:
             from apex import amp
