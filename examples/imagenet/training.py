@@ -167,7 +167,9 @@ class Training:
 
     @torch.no_grad()
     def _validate(self, images):
-        self.net.eval()  # not self.model: DDP would exchange buffers, and ranks may have different numbers of batches
+        if self.arguments.distributed:
+            _take_statistics_of_rank_0(self.net)
+        self.net.eval()  # not self.model: DDP would communicate, and ranks may have different numbers of batches
         totals = Totals(self.device)
         for batch, target in images:
             batch, target = batch.to(self.device, non_blocking=True), target.to(self.device, non_blocking=True)
@@ -212,6 +214,17 @@ class Training:
             self.amp.load_state_dict(checkpoint["amp"])
         self.epoch, self.best = checkpoint["epoch"], float(checkpoint["best_acc1"])
         self._say(f"=> loaded checkpoint {path} (epoch {self.epoch})")
+
+
+def _take_statistics_of_rank_0(net):
+    """Each rank has normalised its own images since the last step, so that running statistics differ."""
+    statistics = [buffer for buffer in net.buffers() if buffer.is_floating_point()]
+    if not statistics:
+        return
+    flat = torch.cat([buffer.flatten() for buffer in statistics])
+    dist.broadcast(flat, 0)
+    parts = flat.split([buffer.numel() for buffer in statistics])
+    torch._foreach_copy_(statistics, [part.view_as(buffer) for part, buffer in zip(parts, statistics, strict=True)])
 
 
 def _apex_amp():
