@@ -1,0 +1,111 @@
+"""amp.scale_loss and amp.disable_casts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from . import overflow
+from ._amp_state import _amp_state
+from ._process_optimizer import abort_backward, post_backward, prepare_backward
+from .report import report_overflow
+
+
+@contextmanager
+def scale_loss(
+    loss: torch.Tensor,
+    optimizers: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
+    loss_id: int = 0,
+    model: torch.nn.Module | None = None,
+    delay_unscale: bool = False,
+    delay_overflow_check: bool = False,
+) -> Iterator[torch.Tensor]:
+    """Gives the loss times its scale. At the end the gradients of the optimizers are divided by the scale.
+
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+
+    optimizers: those whose parameters get gradients, one or a list. loss_id: which of the num_losses scales is used.
+    delay_unscale: the gradients keep the scale, and the next scale_loss without it divides their sum; do not step before.
+    An overflow of a dynamic scale makes the next step of these optimizers do nothing. If the block raises, the gradients are
+    those before it.
+    """
+    if not hasattr(_amp_state, "opt_properties"):
+        raise RuntimeError("amp.scale_loss needs amp.initialize first: model, optimizer = amp.initialize(model, optimizer)")
+    if not _amp_state.opt_properties.enabled:
+        yield loss
+        return
+    if not isinstance(loss, torch.Tensor):
+        raise TypeError(f"amp.scale_loss takes a loss that is a tensor, not {type(loss).__name__}: pass the result of the criterion")
+    chosen = _checked_optimizers(optimizers)
+    scaler = _scaler(loss_id)
+    scale = scaler.loss_scale()
+    if scale == 1.0 and not scaler.dynamic and not any(optimizer._amp_stash.needs_unscale for optimizer in chosen):
+        yield loss.float()
+        return
+
+    # Flags from an earlier backward pass with delay_unscale are kept in the optimizers.
+    if scaler.dynamic:
+        overflow.clear_flags()
+    if not delay_unscale:
+        for optimizer in chosen:
+            prepare_backward(optimizer)
+    scaled = loss.float() * scale
+    try:
+        yield scaled
+    except BaseException:
+        for optimizer in chosen:
+            abort_backward(optimizer)
+        raise
+
+    flagged = scaler.dynamic and overflow.read_flags()
+    if delay_unscale:
+        for optimizer in chosen:
+            optimizer._amp_stash.params_have_scaled_gradients = True
+            optimizer._amp_stash.overflowed |= flagged
+        return
+    scaler.clear_overflow_state()
+    flagged = flagged or any(optimizer._amp_stash.overflowed for optimizer in chosen)
+    if scaler.dynamic and overflow.devices_saturate():
+        flagged = overflow.any_rank(flagged)
+    scaler._has_overflow = flagged
+    for optimizer in chosen:
+        post_backward(optimizer, scaler)
+    if delay_overflow_check:
+        return
+    if scaler.update_scale():
+        _amp_state.last_overflow = report_overflow(chosen, scaled, loss_id, scale)
+        for optimizer in chosen:
+            optimizer._amp_stash.skipped_by = (loss_id, scaler)
+
+
+@contextmanager
+def disable_casts() -> Iterator[None]:
+    """Turns the casts of O1 off in this block. Does nothing with other levels."""
+    if _amp_state.handle is None:
+        yield
+        return
+    with _amp_state.handle.switched(False):
+        yield
+
+
+def _checked_optimizers(optimizers: Any) -> list[Any]:
+    chosen = list(optimizers) if isinstance(optimizers, (list, tuple)) else [optimizers]
+    for optimizer in chosen:
+        if not hasattr(optimizer, "_amp_stash"):
+            raise RuntimeError(
+                f"amp.scale_loss got {type(optimizer).__name__}, which did not pass through amp.initialize: use the optimizer that "
+                "amp.initialize returned"
+            )
+    return chosen
+
+
+def _scaler(loss_id: int) -> Any:
+    scalers = _amp_state.loss_scalers
+    if not isinstance(loss_id, int) or not -len(scalers) <= loss_id < len(scalers):
+        raise IndexError(f"amp.scale_loss: loss_id must be 0 to {len(scalers) - 1}, not {loss_id!r}: pass num_losses to amp.initialize")
+    return scalers[loss_id]

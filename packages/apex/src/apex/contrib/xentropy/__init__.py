@@ -1,0 +1,5 @@
+"""Softmax and cross entropy with label smoothing."""
+
+from .softmax_xentropy import SoftmaxCrossEntropyLoss
+
+__all__ = ["SoftmaxCrossEntropyLoss"]

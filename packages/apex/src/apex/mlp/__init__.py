@@ -1,0 +1,5 @@
+"""A chain of linear layers."""
+
+from .mlp import MLP
+
+__all__ = ["MLP"]
