@@ -34,7 +34,7 @@ WIDEST = "add div mul atan2 __add__ __mul__ __sub__ __truediv__ __radd__ __rmul_
 CALLS = {
     **{name: lambda f: f(half(3, 3)) for name in UNARY.split()},
     **{name: lambda f: f(half(3, 3), half(3, 3)) for name in PAIR.split()},
-    **{name: lambda f: f(half(3, 3), dim=0) for name in "cumprod cumsum softmax log_softmax softmin normalize".split()},
+    **{name: lambda f: f(half(3, 3), dim=0) for name in ["cumprod", "cumsum", "softmax", "log_softmax", "softmin", "normalize"]},
     **{name: lambda f: f(single(3, 3), single(3, 3)) for name in PRODUCT.split()},
     **{name: lambda f: f(half(3), single(3)) for name in WIDEST.split()},
     **{name: lambda f: f(half(3), 2.0) for name in ("pow", "__pow__", "__rpow__")},
@@ -129,9 +129,7 @@ def test_recurrent_layers_and_attention(device, kind):
     for given in (args, tuple(arg.half() for arg in args)):
         result = layer(*given)
         first = result[0] if isinstance(result, tuple) else result
-        torch.testing.assert_close(
-            first.float(), expected[0] if isinstance(expected, tuple) else expected, rtol=1e-2, atol=1e-2
-        )
+        torch.testing.assert_close(first.float(), expected[0] if isinstance(expected, tuple) else expected, rtol=1e-2, atol=1e-2)
         first.float().sum().backward()
     assert all(param.grad is not None and param.grad.dtype == torch.float32 for param in layer.parameters())
 
@@ -293,7 +291,7 @@ def test_python_functions_of_autograd_are_cast_in_both_passes(device):
 
 
 def test_checkpointed_layers_are_cast_again():
-    model, optimizer = initialized(opt_level="O1")
+    model, _optimizer = initialized(opt_level="O1")
     x, y = batch()
     for reentrant in (False, True):
         x.requires_grad_()

@@ -32,7 +32,7 @@ def test_training_does_not_depend_on_the_scale(loss_scale):
 
 @pytest.mark.parametrize("device", ["npu", "cpu"])
 def test_o1_casts_functions_and_keeps_float32_weights(device):
-    model, optimizer = initialized(device, opt_level="O1")
+    model, _optimizer = initialized(device, opt_level="O1")
     x, y = batch(device)
     out = model(x)
     assert model.conv_dtype == out.dtype == torch.float16
@@ -122,7 +122,7 @@ def test_disabled_amp_changes_nothing():
 
 
 def test_a_copy_of_a_cast_model_is_independent():
-    model, optimizer = initialized(opt_level="O2")
+    model, _optimizer = initialized(opt_level="O2")
     twin = copy.deepcopy(model)
     with torch.no_grad():
         twin.fc.weight.zero_()

@@ -172,7 +172,7 @@ def test_losses_have_scales_of_their_own():
 def test_a_list_of_optimizers_is_skipped_together():
     models = [net(), net(seed=1)]
     _, optimizers = amp.initialize(models, [sgd(model) for model in models], opt_level="O2", verbosity=0)
-    x, y = batch()
+    x, _y = batch()
     before = [masters(optimizer) for optimizer in optimizers]
     loss = models[0](x).sum() + models[1](x).sum() * float("inf")
     with amp.scale_loss(loss, optimizers) as scaled_loss:
