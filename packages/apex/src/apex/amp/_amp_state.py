@@ -6,6 +6,7 @@ amp._amp_state.opt_properties.opt_level
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 if TYPE_CHECKING:
     from .casts import Casts
-    from .overflow import OverflowReport
     from .properties import Properties
+    from .report import OverflowReport
     from .scaler import LossScaler
 
 
@@ -35,8 +36,9 @@ class AmpState:
         self.last_overflow: OverflowReport | None = None
         # Model parameter in low precision -> its float32 master.
         self.masters: Any = WeakIdKeyDictionary()
-        # Model or optimizer -> the functions that undo what amp.initialize did to it.
+        # Model -> the functions that undo what amp.initialize did to it. They hold no reference to the model.
         self.undo: Any = WeakIdKeyDictionary()
+        self.optimizers: Any = weakref.WeakSet()
 
 
 _amp_state = AmpState()

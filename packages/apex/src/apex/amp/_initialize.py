@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import Any
 
 import torch
@@ -41,7 +42,8 @@ def initialize_models(
         for model in model_list:
             _patch_forward(model, None, cast_model_outputs)
     for optimizer in optimizer_list:
-        _amp_state.undo[optimizer] = process_optimizer(optimizer, properties)
+        process_optimizer(optimizer, properties)
+        _amp_state.optimizers.add(optimizer)
         if properties.cast_model_type is not None:
             # Casts the states that the optimizer may have already.
             optimizer.load_state_dict(optimizer.state_dict())
@@ -54,13 +56,12 @@ def initialize_models(
 
 def uninitialize_all() -> None:
     """Undoes all calls of amp.initialize."""
-    objects = list(_amp_state.undo.items())
-    for kind in (torch.optim.Optimizer, torch.nn.Module):
-        for target, steps in objects:
-            if isinstance(target, kind) == (kind is torch.optim.Optimizer or not isinstance(target, torch.optim.Optimizer)):
-                for step in reversed(steps):
-                    step()
-                steps.clear()
+    for optimizer in list(_amp_state.optimizers):
+        for step in reversed(optimizer._amp_stash.undo):
+            step()
+    for steps in list(_amp_state.undo.values()):
+        for step in reversed(steps):
+            step()
     if _amp_state.handle is not None:
         _amp_state.handle.close()
     hard_override, allow = _amp_state.hard_override, _amp_state.allow_incoming_model_not_fp32
@@ -149,7 +150,7 @@ def _cast_model(model: torch.nn.Module, properties: Properties, outputs: torch.d
         if keeps_float32(module, properties.keep_batchnorm_fp32):
             continue
         if isinstance(module, torch.nn.RNNBase):
-            undo.append(module.flatten_parameters)
+            undo.append(functools.partial(_call, weakref.WeakMethod(module.flatten_parameters)))
         own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
         for tensor in own:
             if tensor.is_floating_point() and tensor.dtype != dtype:
@@ -173,16 +174,23 @@ def _cast_back(tensor: torch.Tensor, dtype: torch.dtype) -> None:
 
 
 def _patch_forward(model: torch.nn.Module, inputs: torch.dtype | None, outputs: torch.dtype) -> None:
-    own = vars(model).get("forward")
-    model.forward = CastForward(model, own, inputs, outputs)
+    model.forward = CastForward(model, vars(model).get("forward"), inputs, outputs)
+    _amp_state.undo[model].append(functools.partial(_restore_forward, weakref.ref(model)))
 
-    def undo() -> None:
-        if isinstance(vars(model).get("forward"), CastForward):
-            del model.forward
-            if own is not None:
-                model.forward = own
 
-    _amp_state.undo[model].append(undo)
+def _restore_forward(model_ref: Any) -> None:
+    model = model_ref()
+    patched = vars(model).get("forward") if model is not None else None
+    if isinstance(patched, CastForward):
+        del model.forward
+        if patched.own is not None:
+            model.forward = patched.own
+
+
+def _call(method_ref: Any) -> None:
+    method = method_ref()
+    if method is not None:
+        method()
 
 
 def _start_casts(models: list[torch.nn.Module], properties: Properties) -> None:

@@ -30,6 +30,7 @@ class AmpOptimizerState:
         self.is_fused = bool(getattr(optimizer, "is_fused_optimizer", False))
         self.combine_grad, self.combine_ddp = bool(properties.combine_grad), bool(properties.combine_ddp)
         self.check_combined, self.replicas = bool(properties.check_combined_tensors), properties.ddp_replica_count
+        self.undo: list[Callable[[], Any]] = []
         self.params_have_scaled_gradients = False
         self.overflowed = False  # at a backward pass with delay_unscale
         self.skipped_by: tuple[int, LossScaler] | None = None  # the next step is skipped, for this loss
@@ -112,13 +113,13 @@ class AmpOptimizerState:
         self.combined = None
 
 
-def process_optimizer(optimizer: torch.optim.Optimizer, properties: Properties) -> list[Callable[[], None]]:
-    """Adds amp to an optimizer whose model is in its final dtype. Returns the functions that undo it."""
+def process_optimizer(optimizer: torch.optim.Optimizer, properties: Properties) -> None:
+    """Adds amp to an optimizer whose model is in its final dtype. optimizer._amp_stash.undo undoes it."""
     stash = AmpOptimizerState(optimizer, properties)
     for group in optimizer.param_groups:
         stash.add_group(group, optimizer.state)
     optimizer._amp_stash = stash
-    undo: list[Callable[[], None]] = [functools.partial(_remove_masters, optimizer, stash)]
+    undo = stash.undo = [functools.partial(_remove_masters, optimizer, stash)]
     for name, function in (("step", _step), ("zero_grad", _zero_grad), ("add_param_group", _add_param_group)):
         undo.append(_patch_method(optimizer, name, function))
     for name, method in (
@@ -131,7 +132,6 @@ def process_optimizer(optimizer: torch.optim.Optimizer, properties: Properties) 
         if not hasattr(optimizer, name):
             setattr(optimizer, name, MethodType(method, optimizer))
             undo.append(functools.partial(vars(optimizer).pop, name, None))
-    return undo
 
 
 def _patch_method(optimizer: torch.optim.Optimizer, name: str, function: Callable[..., Any]) -> Callable[[], None]:

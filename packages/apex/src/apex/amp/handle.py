@@ -40,9 +40,7 @@ def scale_loss(
         yield loss
         return
     if not isinstance(loss, torch.Tensor):
-        raise TypeError(
-            f"amp.scale_loss takes a tensor as loss, not {type(loss).__name__}: pass the result of the criterion"
-        )
+        raise TypeError(f"amp.scale_loss takes a tensor as loss, not {type(loss).__name__}: pass the result of the criterion")
     chosen = _checked_optimizers(optimizers)
     scaler = _scaler(loss_id)
     scale = scaler.loss_scale()
