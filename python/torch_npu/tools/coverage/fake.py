@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch._subclasses.fake_tensor import (
@@ -37,7 +37,7 @@ def fake_npu(record: Record) -> Iterator[None]:
         from ...contrib import transfer_to_npu  # its import applies it
 
         transfer_to_npu.undo()
-        torch.nn.Module._apply = _apply
+        torch.nn.Module._apply, torch.jit.trace = _apply, _refuse_trace
         with transfer_to_npu.scope(), FakeTensorMode(allow_non_fake_inputs=True), _Guessing(), Recorder(record):
             applied = torch.Tensor.pin_memory
             torch.Tensor.pin_memory = lambda self, device=None: self  # fake tensors have no memory
@@ -46,11 +46,15 @@ def fake_npu(record: Record) -> Iterator[None]:
             finally:
                 torch.Tensor.pin_memory = applied
     finally:
-        torch.nn.Module._apply = _APPLY
+        torch.nn.Module._apply, torch.jit.trace = _APPLY, _TRACE
         logger.setLevel(level)
 
 
-_APPLY = torch.nn.Module._apply
+_APPLY, _TRACE = torch.nn.Module._apply, torch.jit.trace
+
+
+def _refuse_trace(*_: Any, **__: Any) -> NoReturn:
+    raise NotImplementedError("torch.jit.trace needs tensors with data; leave --trace out")  # it would end the process
 
 
 def _apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Module:
