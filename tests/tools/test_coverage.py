@@ -135,6 +135,7 @@ query = torch.ones(1, 2, 8, 16, device="cuda", requires_grad=True)
 loss = torch.nn.functional.scaled_dot_product_attention(query, query, query).sum()
 loss = loss + model(torch.ones(1, 1 << 20, device="cuda")).sum()
 print(loss.item(), len(loss.detach().reshape(1).nonzero()))
+assert query[0, 0, 0, :2].tolist() == [1, 1] and query.detach().cpu().numpy().shape == (1, 2, 8, 16)
 loss.backward()
 """
     status, data, _ = cover(tmp_path, capsys, program, "--trace")
