@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 import torch
 from torch._subclasses.fake_tensor import (
@@ -37,20 +37,48 @@ def fake_npu(record: Record) -> Iterator[None]:
         from ...contrib import transfer_to_npu  # its import applies it
 
         transfer_to_npu.undo()
-        torch.nn.Module._apply = _apply
-        with transfer_to_npu.scope(), FakeTensorMode(allow_non_fake_inputs=True), _Guessing(), Recorder(record):
-            applied = torch.Tensor.pin_memory
-            torch.Tensor.pin_memory = lambda self, device=None: self  # fake tensors have no memory
-            try:
-                yield
-            finally:
-                torch.Tensor.pin_memory = applied
+        with transfer_to_npu.scope(), FakeTensorMode(allow_non_fake_inputs=True), _Guessing(), Recorder(record), _replaced():
+            yield
     finally:
-        torch.nn.Module._apply = _APPLY
         logger.setLevel(level)
 
 
-_APPLY = torch.nn.Module._apply
+@contextlib.contextmanager
+def _replaced() -> Iterator[None]:
+    """Functions that read the memory of tensors, which fake ones do not have."""
+    tensor = torch.Tensor
+    replacements = (
+        (torch.nn.Module, "_apply", _apply),
+        (torch.jit, "trace", _refuse_trace),
+        (tensor, "pin_memory", lambda self, device=None: self),
+        (tensor, "tolist", _of_ones(tensor.tolist)),
+        (tensor, "numpy", _of_ones(tensor.numpy)),
+    )
+    old = [(owner, name, vars(owner).get(name)) for owner, name, _ in replacements]
+    for owner, name, value in replacements:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in old:
+            if value is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+
+
+def _of_ones(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(self, FakeTensor):
+            return method(self, *args, **kwargs)
+        with unset_fake_temporarily():
+            return method(torch.ones(self.shape, dtype=self.dtype), *args, **kwargs)
+
+    return call
+
+
+def _refuse_trace(*_: Any, **__: Any) -> NoReturn:
+    raise NotImplementedError("torch.jit.trace needs tensors with data; leave --trace out")  # its check compares values
 
 
 def _apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Module:
