@@ -89,7 +89,9 @@ def _pillow():
     try:
         from PIL import Image
     except ImportError:
-        raise BadData("files of images need Pillow: pip install pillow, or leave the data path out for synthetic images") from None
+        raise BadData(
+            "files of images need Pillow: pip install pillow, or leave the data path out for synthetic images"
+        ) from None
     return Image
 
 

@@ -32,7 +32,9 @@ def work(local, arguments):
         accelerator(arguments.device).set_device(arguments.devices[local])
         device = torch.device(KINDS[arguments.device], arguments.devices[local])
     if arguments.distributed:
-        dist.init_process_group(arguments.dist_backend, init_method=arguments.dist_url, world_size=arguments.world_size, rank=rank)
+        dist.init_process_group(
+            arguments.dist_backend, init_method=arguments.dist_url, world_size=arguments.world_size, rank=rank
+        )
     try:
         Training(arguments, rank, int(os.environ["LOCAL_RANK"]) if arguments.launched else local, device).run()
     finally:

@@ -1,6 +1,6 @@
 """The networks of the trainer. Names of parameters and buffers are torchvision's, so that its checkpoints can be loaded.
 
-    net = create("resnet50")
+net = create("resnet50")
 """
 
 import torch

@@ -1,7 +1,7 @@
 """The command line of the trainer: the options of the documents' walk-through, and what follows from them.
 
-    arguments = parse(["--arch", "resnet18", "--multiprocessing-distributed"])
-    arguments.devices, arguments.world_size          # device numbers of this node; processes of all nodes
+arguments = parse(["--arch", "resnet18", "--multiprocessing-distributed"])
+arguments.devices, arguments.world_size          # device numbers of this node; processes of all nodes
 """
 
 import argparse
@@ -69,7 +69,8 @@ def parse(argv=None):
     arguments.workers = -(-arguments.workers // arguments.processes)
     if arguments.batch == 0:
         raise BadOption(
-            f"--batch-size is {arguments.batch_size}, but {arguments.processes} processes share it: give {arguments.processes} or more"
+            f"--batch-size is {arguments.batch_size}, but {arguments.processes} processes share it: "
+            f"give {arguments.processes} or more"
         )
     if arguments.distributed:
         _meeting_point(arguments)
@@ -83,7 +84,8 @@ def _check(arguments):
         raise BadOption(f"--opt-level: {arguments.opt_level} is not known; choose O0, O1, O2 or O3")
     if not (arguments.loss_scale > 0 or arguments.loss_scale == -1) or arguments.loss_scale == float("inf"):
         raise BadOption(f"--loss-scale is {arguments.loss_scale}; give a positive number, or -1 for a dynamic scale")
-    for name, least in (("epochs", 1), ("batch_size", 1), ("print_freq", 1), ("image_size", 1), ("workers", 0), ("start_epoch", 0)):
+    least_values = {"epochs": 1, "batch_size": 1, "print_freq": 1, "image_size": 1, "workers": 0, "start_epoch": 0}
+    for name, least in least_values.items():
         if getattr(arguments, name) < least:
             raise BadOption(f"--{name.replace('_', '-')} is {getattr(arguments, name)}; it must be at least {least}")
     if arguments.synthetic_images is not None and arguments.synthetic_images < 1:
@@ -115,7 +117,9 @@ def _devices(arguments):
         try:
             devices = sorted(int(number) for number in arguments.device_list.split(","))
         except ValueError:
-            raise BadOption(f"--device-list is {arguments.device_list!r}; give numbers with commas between them: 0,1,2,3") from None
+            raise BadOption(
+                f"--device-list is {arguments.device_list!r}; give numbers with commas between them: 0,1,2,3"
+            ) from None
         option = "--device-list"
     elif arguments.gpu is not None:
         devices, option = [arguments.gpu], "--gpu"

@@ -1,6 +1,6 @@
 """One process of the training: network, optimizer, images, epochs and checkpoints.
 
-    Training(arguments, rank=0, device=torch.device("npu", 0)).run()
+Training(arguments, rank=0, local=0, device=torch.device("npu", 0)).run()
 """
 
 import contextlib

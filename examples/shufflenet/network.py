@@ -35,8 +35,8 @@ class InvertedResidual(nn.Module):
             raise ValueError(f"InvertedResidual: stride is {stride}, but it must be 1, 2 or 3")
         if channels % 4 or (stride == 1 and channels_in != channels):
             raise ValueError(
-                f"InvertedResidual: {channels_in} to {channels} channels with stride {stride}; the number of output channels must "
-                "be a multiple of 4, and equal to the number of input channels if the stride is 1"
+                f"InvertedResidual: {channels_in} to {channels} channels with stride {stride}; the number of output channels "
+                "must be a multiple of 4, and equal to the number of input channels if the stride is 1"
             )
         half = channels // 2
         self.stride = stride

@@ -1,7 +1,7 @@
 """The stages of the tuning example, from torchvision's network to the tuned one. README.md explains them.
 
-    work = Workload(STAGES["fused functions"], images, targets)
-    loss = work.step()
+work = Workload(STAGES["fused functions"], images, targets)
+loss = work.step()
 """
 
 import contextlib

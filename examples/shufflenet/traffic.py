@@ -1,8 +1,8 @@
 """Counts the data movement of a program: what the documents find with a profiler as Copy and TransData operators.
 
-    with Traffic() as traffic:
-        step()
-    traffic.copies, traffic.strided, traffic.mixed, traffic.uploads
+with Traffic() as traffic:
+    step()
+traffic.copies, traffic.strided, traffic.mixed, traffic.uploads
 """
 
 import torch

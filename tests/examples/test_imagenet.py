@@ -173,7 +173,10 @@ def test_pretrained_weights_come_from_the_cache_of_torch_hub(run, tmp_path, monk
     assert torch.equal(checkpoint()["state_dict"]["fc.bias"], net.fc.bias.detach())
 
 
-SINGLE = "DATA --batch-size 128 --lr 0.1 --epochs 90 --arch resnet50 --world-size 1 --rank 0 --workers 40 --momentum 0.9 --weight-decay 1e-4"
+SINGLE = (
+    "DATA --batch-size 128 --lr 0.1 --epochs 90 --arch resnet50 --world-size 1 --rank 0 --workers 40 --momentum 0.9 "
+    "--weight-decay 1e-4"
+)
 SEVERAL = (
     "DATA --addr=1.1.1.1 --seed 49 --workers 160 --lr 0.8 --print-freq 1 --arch resnet50 --dist-url tcp://127.0.0.1:50000 "
     "--dist-backend hccl --multiprocessing-distributed --world-size 1 --batch-size 2048 --epochs 90 --rank 0 "
@@ -194,9 +197,8 @@ def test_the_commands_of_the_documents_mean_what_they_say(monkeypatch):
 
 
 def test_ranks_of_a_second_node_follow_those_of_the_first():
-    second = parse(
-        "--multiprocessing-distributed --world-size 2 --rank 1 --device-list 5,3,4 --dist-url tcp://10.0.0.1:7 --batch-size 9".split()
-    )
+    node = ["--world-size", "2", "--rank", "1", "--device-list", "5,3,4", "--dist-url", "tcp://10.0.0.1:7", "--batch-size", "9"]
+    second = parse(["--multiprocessing-distributed", *node])
     assert (second.world_size, second.first_rank, second.devices, second.batch) == (6, 3, [3, 4, 5], 3)
 
 
@@ -204,7 +206,7 @@ REFUSED = {
     "--arch resnet51": "--arch: resnet51 is not known; choose one of alexnet,",
     "missing-folder": "there is no folder missing-folder/train; the data path needs the folders train and val",
     "--resume missing.pth.tar": "--resume: there is no file missing.pth.tar",
-    "--device-list 0,8 --multiprocessing-distributed": "--device-list names device 8, but this machine has 8 devices of type npu: 0 to 7",
+    "--device-list 0,8 --multiprocessing-distributed": "names device 8, but this machine has 8 devices of type npu: 0 to 7",
     "--device-list 0,0": "--device-list names a device twice: 0,0",
     "--device-list 0;1": "--device-list is '0;1'; give numbers with commas",
     "--gpu 11": "--gpu names device 11, but this machine has 8 devices",

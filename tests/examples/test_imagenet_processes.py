@@ -72,7 +72,9 @@ def test_hccl_trains_as_gloo_does(train, tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("amp", [[], ["--amp"], ["--amp", "--opt-level", "O1", "--loss-scale", "-1"]], ids=["float32", "O2", "O1"])
+@pytest.mark.parametrize(
+    "amp", [[], ["--amp"], ["--amp", "--opt-level", "O1", "--loss-scale", "-1"]], ids=["float32", "O2", "O1"]
+)
 def test_several_processes_resume_where_they_stopped(train, tmp_path, amp):
     several = [*QUICK, *SMALL, *amp, "--multiprocessing-distributed", "--device-list", "0,1"]
     unbroken = assert_trained(train(*several, "--epochs", 2), tmp_path, epoch=2)
