@@ -15,7 +15,7 @@ PREAMBLE = 'DEVICE_TYPE = torch.accelerator.current_accelerator().type if torch.
 
 
 class Npu:
-    """"cuda" becomes "npu", .cuda() becomes .npu(), torch.cuda becomes torch.npu."""
+    """ "cuda" becomes "npu", .cuda() becomes .npu(), torch.cuda becomes torch.npu."""
 
     import_line = "import torch_npu"
 
@@ -90,9 +90,12 @@ class Agnostic:
         edits.replace(attribute.attr, "to", ".cuda() -> .to(DEVICE_TYPE)", confidence)
         positional = [arg for arg in call.args if arg.keyword is None or arg.keyword.value == "device"]
         if positional:
+            if isinstance(positional[0].value, cst.Integer):
+                new = f'f"{{{TYPE}}}:{positional[0].value.value}"'
+                edits.replace(positional[0].value, new, "the index of the accelerator", confidence)
             return
         if call.args:
-            edits.insert(call.args[0], "start", f"{TYPE}, ", ".cuda() -> .to(DEVICE_TYPE)", confidence)
+            edits.insert(call.args[0], "outer_start", f"{TYPE}, ", ".cuda() -> .to(DEVICE_TYPE)", confidence)
         else:
             edits.insert(call, "before_end", TYPE, ".cuda() -> .to(DEVICE_TYPE)", confidence)
 
