@@ -156,8 +156,8 @@ class _Config:
             return (f"{match[1]}{match[2]}{new}{match[2]}{match[4]}", MEDIUM) if new else (line, "")
         match = _LIST.match(line)
         if match:
-            name = match[2]
-            return match[1] + re.sub(r"[\w:]+", lambda found: _value(name, found[0]) or found[0], match[3]) + match[4], MEDIUM
+            name = str(match[2])
+            return match[1] + re.sub(r"[\w:]+", lambda found: _value(name, str(found[0])) or str(found[0]), match[3]) + match[4], MEDIUM
         return line, ""
 
 

@@ -55,7 +55,8 @@ def convert_python(file: str, text: str, settings: Settings, project: Project) -
         return result
     try:
         module = _parse(text)
-        start, before = text, []
+        start = text
+        before: list[Change] = []
         if settings.amp_model:
             start, before = rules_amp.convert(file, module, settings.amp_model, project)
             module = module if start == text else _parse(start)
@@ -117,7 +118,7 @@ class _Conversion:
         self.model: Model = build(module, lambda words: WORDS.search(words) is not None)
         self.names = Names(self.model, project)
         self.edits = Edits(file)
-        self.target: Npu | Agnostic = Agnostic() if settings.agnostic else Npu(settings.one_device, settings.version)
+        self.target: Npu | Agnostic = Agnostic() if settings.agnostic else Npu(settings.one_device, settings.version, "jit.script" in text)
         self.project = project
         self.is_main = bool(settings.main) and file == settings.main
         self.has_guard = _MAIN.search(text) is not None

@@ -220,7 +220,7 @@ class _Positions(CodegenState):
         if node in self.wanted:
             self.outer[node] = (self._starts.pop(), self.position)
 
-    def record_syntactic_position(self, node: Node, **_: Any) -> AbstractContextManager[None]:
+    def record_syntactic_position(self, node: Node, **_: Any) -> Any:
         return self._record(node) if node in self.wanted else _NOTHING
 
     @contextlib.contextmanager

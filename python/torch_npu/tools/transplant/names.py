@@ -225,7 +225,7 @@ class Names:
         if isinstance(node.func, cst.Name):
             return self._kind_of_instance(node.func.value)
         if isinstance(node.func, cst.Attribute) and self.kind(node.func.value, scope, depth + 1) == TORCH:
-            plain = (
+            no_tensors = (
                 "item",
                 "tolist",
                 "numpy",
@@ -238,7 +238,7 @@ class Names:
                 "get_device",
                 "named_parameters",
             )
-            return None if node.func.attr.value in plain else TORCH
+            return None if node.func.attr.value in no_tensors else TORCH
         return None
 
     def _kind_of_qualified(self, qualified: str) -> str | None:

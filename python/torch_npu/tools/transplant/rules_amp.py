@@ -164,6 +164,6 @@ class _Transformer(cst.CSTTransformer):
         if not isinstance(updated_node.body, cst.IndentedBlock):
             return updated_node
         self._note(original_node, MODIFY, "the autocast block is unwrapped: amp.initialize casts", HIGH)
-        body = list(updated_node.body.body)
+        body: list[Any] = list(updated_node.body.body)
         body[0] = body[0].with_changes(leading_lines=[*updated_node.leading_lines, *body[0].leading_lines])
         return cst.FlattenSentinel(body)

@@ -22,6 +22,7 @@ from .words import words
 # Qualified name -> its last part on npu.
 RENAMED = {
     "torch.cuda": "npu",
+    "torch.cuda.nvtx": "mstx",
     "torch.cuda.CUDAGraph": "NPUGraph",
     "torch.cuda.CUDAPluggableAllocator": "NPUPluggableAllocator",
     "torch.npu.CUDAGraph": "NPUGraph",
@@ -117,8 +118,12 @@ class DeviceRules:
                     self.uses.append((_on_npu(qualified), alias))
 
     def _module_path(self, node: Node | None) -> None:
+        """The path of an import: torch.cuda.amp."""
         while isinstance(node, cst.Attribute):
-            if dotted(node) == "torch.cuda" and node not in self.skipped:
+            name = dotted(node)
+            if name == "torch.cuda.nvtx" and not isinstance(self.target, Agnostic):
+                self.edits.replace(node.attr, "mstx", "torch.cuda.nvtx -> torch.npu.mstx", HIGH)
+            if name == "torch.cuda" and node not in self.skipped:
                 if isinstance(self.target, Agnostic):
                     self.edits.todo(node, "this import of torch.cuda has no device-agnostic form: use torch.get_device_module()")
                 else:
@@ -200,7 +205,7 @@ class DeviceRules:
 
     def _plain_name(self, place: Place) -> None:
         """Functions that were imported by name: `from torch.nn.functional import pad` and then pad(x)."""
-        if place.path and isinstance(place.path[-1], cst.Call) and place.path[-1].func is place.node:
+        if self._is_called(place):
             bindings = place.scope.find(place.node.value)
             if bindings and bindings[0].kind == "import" and bindings[0].qualified.startswith("torch."):
                 self.uses.append((_on_npu(bindings[0].qualified), place.node))
@@ -426,7 +431,7 @@ def _code(node: Node) -> str:
 
 
 def _on_npu(qualified: str) -> str:
-    return re.sub(r"^torch\.cuda\b", "torch.npu", qualified)
+    return re.sub(r"^torch\.npu\.nvtx\b", "torch.npu.mstx", re.sub(r"^torch\.cuda\b", "torch.npu", qualified))
 
 
 def _imported(model: Model) -> Iterator[str]:

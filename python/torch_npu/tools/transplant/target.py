@@ -19,8 +19,9 @@ class Npu:
 
     import_line = "import torch_npu"
 
-    def __init__(self, drop_index: bool = False, version: str = "") -> None:
+    def __init__(self, drop_index: bool = False, version: str = "", scripted: bool = False) -> None:
         self.drop_index = drop_index
+        self.scripted = scripted
         if version.startswith("1.5"):
             self.import_line = "import torch.npu"
 
@@ -41,6 +42,10 @@ class Npu:
                 edits.replace(first, "npu" + first.value[len("cuda") :], message, confidence)
 
     def method(self, edits: Edits, call: cst.Call | None, attribute: cst.Attribute, confidence: str) -> None:
+        if self.scripted and call is not None and not call.args:
+            edits.replace(attribute.attr, "to", ".cuda() -> .to('npu'), which TorchScript knows", confidence)
+            edits.insert(call, "before_end", '"npu"', "", confidence)
+            return
         edits.replace(attribute.attr, "npu", ".cuda -> .npu", confidence)
         if self.drop_index and call is not None and call.args and call.args[0].keyword is None and not call.args[0].star:
             edits.remove(call.args[0], "the index of .cuda() is dropped: the current device", confidence, 1)
