@@ -1,6 +1,6 @@
 """Converts the text of one file.
 
-    result = convert(name, text, settings, project)     # FileResult
+result = convert(name, text, settings, project)     # FileResult
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from .literals import WORDS
 from .model import Model, Place, build, dotted
 from .names import Names
 from .project import Project
+from .rules_agnostic import AgnosticAmp
 from .rules_custom import CustomRuleEdits
 from .rules_device import DeviceRules
 from .rules_distributed import DistributedRules
 from .rules_similar import SimilarRules
-from .rules_specify import SpecifyRules
+from .rules_specify import RANK, VARIABLE, SpecifyRules
 from .settings import Settings
 from .target import PREAMBLE, Agnostic, Npu
 
@@ -54,7 +55,8 @@ def convert_python(file: str, text: str, settings: Settings, project: Project) -
         return result
     try:
         module = _parse(text)
-        start, before = text, []
+        start = text
+        before: list[Change] = []
         if settings.amp_model:
             start, before = rules_amp.convert(file, module, settings.amp_model, project)
             module = module if start == text else _parse(start)
@@ -116,7 +118,7 @@ class _Conversion:
         self.model: Model = build(module, lambda words: WORDS.search(words) is not None)
         self.names = Names(self.model, project)
         self.edits = Edits(file)
-        self.target: Npu | Agnostic = Agnostic() if settings.agnostic else Npu(settings.specify_device, settings.version)
+        self.target: Npu | Agnostic = Agnostic() if settings.agnostic else Npu(settings.one_device, settings.version, "jit.script" in text)
         self.project = project
         self.is_main = bool(settings.main) and file == settings.main
         self.has_guard = _MAIN.search(text) is not None
@@ -128,14 +130,18 @@ class _Conversion:
         flow = Flow(model, names)
         flow.run()
         device = DeviceRules(model, names, flow, self.project, edits, self.target)
+        if settings.agnostic:
+            device.skipped = AgnosticAmp(model, names, edits).run()
         device.run()
         if settings.similar:
             SimilarRules(model, names, edits, settings.replaceable).run()
         if settings.distributed:
             needed |= DistributedRules(model, names, edits, self.text, settings.target_model, self.is_main).run()
-        if settings.specify_device and not settings.distributed:
+        if settings.distributed:  # DistributedRules selects the device of the entry file
+            needed |= SpecifyRules(model, names, edits, self.text, False, RANK).run()
+        elif settings.specify_device:
             entry = self.has_guard or settings.single_file
-            needed |= SpecifyRules(model, names, edits, self.text, entry).run()
+            needed |= SpecifyRules(model, names, edits, self.text, entry, VARIABLE).run()
         self._imports(needed)
         for _, node in device.uses:
             edits.note(node)
@@ -148,8 +154,7 @@ class _Conversion:
         place = self._first_torch_import()
         if place is None:
             return
-        lines = [f"import {name}" for name in sorted(needed) if name not in self.model.scope.bindings and name in ("os", "torch")]
-        lines += [name for name in sorted(needed) if " " in name and name not in self.text]
+        lines = [f"import {name}" for name in sorted(needed) if name not in self.model.scope.bindings]
         if self.settings.agnostic:
             if len(self.edits) and "DEVICE_TYPE =" not in self.text:
                 if "torch" not in self.model.scope.bindings:
@@ -204,6 +209,8 @@ class _Conversion:
 def _statement(place: Place) -> cst.CSTNode:
     """The statement that begins the line of a node."""
     for node in reversed(place.path):
-        if isinstance(node, (cst.SimpleStatementLine, cst.If, cst.Try, cst.With, cst.FunctionDef, cst.ClassDef, cst.For, cst.While)):
+        if isinstance(
+            node, (cst.SimpleStatementLine, cst.If, cst.Try, cst.With, cst.FunctionDef, cst.ClassDef, cst.For, cst.While)
+        ):
             return node
     return place.node

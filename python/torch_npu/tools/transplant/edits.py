@@ -1,8 +1,8 @@
 """Edits of source text, placed by nodes of the syntax tree. Text outside an edit is kept byte for byte.
 
-    edits = Edits(file)
-    edits.replace(node, "npu", "torch.cuda -> torch.npu", HIGH)
-    text, changes = edits.apply(module, text)
+edits = Edits(file)
+edits.replace(node, "npu", "torch.cuda -> torch.npu", HIGH)
+text, changes = edits.apply(module, text)
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class Edits:
         self._add(_Edit(node, "after", text, INSERT, message, confidence, 0))
 
     def insert(self, node: Node, where: str, text: str, message: str, confidence: str) -> None:
-        """Inserts text at the start or the end of a node, or before its last character (before_end). An empty message is not reported."""
+        """Inserts text at the start, outer_start or end of a node, or before its last character (before_end).
+
+        An edit with an empty message is not reported.
+        """
         self._add(_Edit(node, where, text, MODIFY, message, confidence, 0))
 
     def todo(self, node: Node, message: str, confidence: str = "low") -> None:
@@ -121,6 +124,9 @@ class Edits:
         if edit.where == "tail":
             previous = self._tails[edit.node]
             return positions.inner[previous][1], positions.outer[edit.node][1], ""
+        if edit.where == "outer_start":
+            start = positions.outer[edit.node][0]
+            return start, start, edit.text
         if edit.where == "start":
             return inner[0], inner[0], edit.text
         if edit.where == "before_end":
@@ -214,7 +220,7 @@ class _Positions(CodegenState):
         if node in self.wanted:
             self.outer[node] = (self._starts.pop(), self.position)
 
-    def record_syntactic_position(self, node: Node, **_: Any) -> AbstractContextManager[None]:
+    def record_syntactic_position(self, node: Node, **_: Any) -> Any:
         return self._record(node) if node in self.wanted else _NOTHING
 
     @contextlib.contextmanager
