@@ -37,7 +37,7 @@ def main():
     torch.manual_seed(22)
     torch.cuda.manual_seed(22)
     generator = torch.Generator().manual_seed(22)
-    model = GoogLeNet(10, aux_logits=True, init_weights=True, dropout=args.dropout, dropout_aux=args.dropout)
+    model = GoogLeNet(10, aux_logits=True, init_weights=False, dropout=args.dropout, dropout_aux=args.dropout)
     model.cuda()
     criterion = nn.CrossEntropyLoss().cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9, weight_decay=2e-4)

@@ -9,7 +9,7 @@ import torchvision
 parser = argparse.ArgumentParser(description="throughput of MNASNet 0.75")
 parser.add_argument("--batch-size", type=int, default=8)
 parser.add_argument("--image-size", type=int, default=64)
-parser.add_argument("--lr", type=float, default=0.0001)
+parser.add_argument("--lr", type=float, default=0.00001)
 parser.add_argument("--no-cuda", action="store_true")
 args = parser.parse_args()
 args.cuda = not args.no_cuda
@@ -31,6 +31,7 @@ def benchmark_step(images, labels):
     optimizer.zero_grad()
     loss = F.cross_entropy(net(images), labels)
     loss.backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     optimizer.step()
     return loss
 

@@ -48,7 +48,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch-size", default=8, type=int)
     parser.add_argument("--size", default=64, type=int)
-    parser.add_argument("--lr", default=0.0001, type=float)
+    parser.add_argument("--lr", default=0.00001, type=float)
     parser.add_argument("--print-freq", default=1, type=int)
     args = parser.parse_args()
 
@@ -68,6 +68,7 @@ def main():
         loss = criterion(model(images), target)
         optimizer.zero_grad()
         loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if i % args.print_freq == 0:
             torch.cuda.synchronize()
