@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ._amp_state import _amp_state, warn_or_err
+from ._amp_state import _amp_state, is_distributed, warn_or_err
 from ._process_optimizer import LOW_PRECISION, process_optimizer
 from .amp import REGISTERED
 from .casts import Casts
@@ -33,6 +33,8 @@ def initialize_models(
 
     for model in model_list:
         _amp_state.undo[model] = []
+        if properties.combine_ddp and is_distributed():
+            _take_from_rank_0(model)
     if properties.cast_model_type is not None:
         if properties.master_weights:
             _make_masters(model_list, optimizer_list, properties)
@@ -129,6 +131,12 @@ def _check_devices(models: list[torch.nn.Module]) -> None:
             f"amp.initialize: {found['cpu']} is on the CPU and {found[other]} is on {other}: move all models by "
             f"model.to('{other}') before amp.initialize"
         )
+
+
+@torch.no_grad()
+def _take_from_rank_0(model: torch.nn.Module) -> None:
+    for tensor in (*model.parameters(), *model.buffers()):
+        torch.distributed.broadcast(tensor, 0)
 
 
 def _make_masters(models: list[torch.nn.Module], optimizers: list[Any], properties: Properties) -> None:

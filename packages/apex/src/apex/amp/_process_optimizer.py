@@ -47,6 +47,10 @@ class AmpOptimizerState:
     def all_fp32_params(self) -> list[torch.Tensor]:
         return self.all_fp32_from_fp32_params
 
+    def params(self) -> list[torch.Tensor]:
+        """The parameters that backward passes give gradients."""
+        return self.all_fp16_params + self.all_fp32_from_fp32_params
+
     @property
     def needs_unscale(self) -> bool:
         """Whether gradients are copied or reduced even at the scale 1."""
