@@ -12,7 +12,7 @@ from ._amp_state import _amp_state, is_distributed, warn_or_err
 from ._process_optimizer import LOW_PRECISION, process_optimizer
 from .amp import REGISTERED
 from .casts import Casts
-from .model_casts import CastForward, MastersFromState, StateInFloat32, keeps_float32
+from .model_casts import CastForward, MastersFromState, Replicate, StateInFloat32, keeps_float32
 from .properties import Properties
 
 
@@ -183,6 +183,7 @@ def _cast_back(tensor: torch.Tensor, dtype: torch.dtype) -> None:
 
 def _patch_forward(model: torch.nn.Module, inputs: torch.dtype | None, outputs: torch.dtype) -> None:
     model.forward = CastForward(model, vars(model).get("forward"), inputs, outputs)
+    model._replicate_for_data_parallel = Replicate(model)
     _amp_state.undo[model].append(functools.partial(_restore_forward, weakref.ref(model)))
 
 
@@ -190,7 +191,7 @@ def _restore_forward(model_ref: Any) -> None:
     model = model_ref()
     patched = vars(model).get("forward") if model is not None else None
     if isinstance(patched, CastForward):
-        del model.forward
+        del model.forward, model._replicate_for_data_parallel
         if patched.own is not None:
             model.forward = patched.own
 
