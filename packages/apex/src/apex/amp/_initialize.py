@@ -16,9 +16,7 @@ from .model_casts import CastForward, MastersFromState, Replicate, StateInFloat3
 from .properties import Properties
 
 
-def initialize_models(
-    models: Any, optimizers: Any, properties: Properties, cast_model_outputs: torch.dtype | None, verbosity: int
-) -> Any:
+def initialize_models(models: Any, optimizers: Any, properties: Properties, cast_model_outputs: torch.dtype | None) -> Any:
     """Checks everything first: a refusal leaves models and optimizers as they were."""
     model_list, optimizer_list = _as_list(models, torch.nn.Module, "model"), _optimizers(optimizers)
     for model in model_list:
