@@ -7,6 +7,7 @@ import torch
 from apex import amp
 
 from tests.apex.training import all_equal, batch, initialized, masters, net, scale, sgd, train
+from tests.support import two_devices
 
 
 def losses(device, **options):
@@ -130,6 +131,23 @@ def test_a_copy_of_a_cast_model_is_independent():
     assert model(x).abs().sum() > 0
     assert twin(x).equal(twin.fc.bias.float().expand(16, 10))
     assert twin.state_dict()["fc.weight"].abs().sum() == 0
+
+
+@two_devices
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_data_parallel_replicas_are_cast(level):
+    model, optimizer = initialized(opt_level=level, combine_grad=True)
+    x, y = batch()
+    model.eval()
+    expected = model(x)
+    out = torch.nn.DataParallel(model, device_ids=[0, 1])(x)
+    torch.testing.assert_close(out, expected, rtol=1e-3, atol=1e-3)
+    with amp.scale_loss(torch.nn.functional.cross_entropy(out.float(), y), optimizer) as scaled_loss:
+        scaled_loss.backward()
+    before = masters(optimizer)
+    optimizer.step()
+    assert not all_equal(masters(optimizer), before)
 
 
 def test_options_are_printed_once_and_readable(capsys):

@@ -103,10 +103,3 @@ def test_the_flag_of_a_device_that_saturates_decides(child):
         assert report is not None and report[1]
     for steps, report in (results[3], results[7]):
         assert [same for _, same, _ in steps] == [False] * 4 and report is None
-
-
-def test_devices_with_inf_skip_the_same_steps(child):
-    done = child(PROGRAM)
-    assert done.returncode == 0, done.stderr
-    for steps, _ in json.loads(done.stdout)[:3]:
-        assert [same for _, same, _ in steps] == [False, True, False, False]

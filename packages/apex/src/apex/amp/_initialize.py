@@ -8,17 +8,15 @@ from typing import Any
 
 import torch
 
-from ._amp_state import _amp_state, warn_or_err
+from ._amp_state import _amp_state, is_distributed, warn_or_err
 from ._process_optimizer import LOW_PRECISION, process_optimizer
 from .amp import REGISTERED
 from .casts import Casts
-from .model_casts import CastForward, MastersFromState, StateInFloat32, keeps_float32
+from .model_casts import CastForward, MastersFromState, Replicate, StateInFloat32, keeps_float32
 from .properties import Properties
 
 
-def initialize_models(
-    models: Any, optimizers: Any, properties: Properties, cast_model_outputs: torch.dtype | None, verbosity: int
-) -> Any:
+def initialize_models(models: Any, optimizers: Any, properties: Properties, cast_model_outputs: torch.dtype | None) -> Any:
     """Checks everything first: a refusal leaves models and optimizers as they were."""
     model_list, optimizer_list = _as_list(models, torch.nn.Module, "model"), _optimizers(optimizers)
     for model in model_list:
@@ -33,6 +31,8 @@ def initialize_models(
 
     for model in model_list:
         _amp_state.undo[model] = []
+        if properties.combine_ddp and is_distributed():
+            _take_from_rank_0(model)
     if properties.cast_model_type is not None:
         if properties.master_weights:
             _make_masters(model_list, optimizer_list, properties)
@@ -131,6 +131,12 @@ def _check_devices(models: list[torch.nn.Module]) -> None:
         )
 
 
+@torch.no_grad()
+def _take_from_rank_0(model: torch.nn.Module) -> None:
+    for tensor in (*model.parameters(), *model.buffers()):
+        torch.distributed.broadcast(tensor, 0)
+
+
 def _make_masters(models: list[torch.nn.Module], optimizers: list[Any], properties: Properties) -> None:
     """Keeps the float32 values of the parameters that the model casts and an optimizer updates."""
     updated = {id(param) for optimizer in optimizers for group in optimizer.param_groups for param in group["params"]}
@@ -175,6 +181,7 @@ def _cast_back(tensor: torch.Tensor, dtype: torch.dtype) -> None:
 
 def _patch_forward(model: torch.nn.Module, inputs: torch.dtype | None, outputs: torch.dtype) -> None:
     model.forward = CastForward(model, vars(model).get("forward"), inputs, outputs)
+    model._replicate_for_data_parallel = Replicate(model)
     _amp_state.undo[model].append(functools.partial(_restore_forward, weakref.ref(model)))
 
 
@@ -182,7 +189,7 @@ def _restore_forward(model_ref: Any) -> None:
     model = model_ref()
     patched = vars(model).get("forward") if model is not None else None
     if isinstance(patched, CastForward):
-        del model.forward
+        del model.forward, model._replicate_for_data_parallel
         if patched.own is not None:
             model.forward = patched.own
 

@@ -27,7 +27,6 @@ class AmpOptimizerState:
     def __init__(self, optimizer: torch.optim.Optimizer, properties: Properties) -> None:
         self.master_weights = bool(properties.master_weights)
         self.casts = bool(properties.patch_torch_functions)
-        self.is_fused = bool(getattr(optimizer, "is_fused_optimizer", False))
         self.combine_grad, self.combine_ddp = bool(properties.combine_grad), bool(properties.combine_ddp)
         self.check_combined, self.replicas = bool(properties.check_combined_tensors), properties.ddp_replica_count
         self.undo: list[Callable[[], Any]] = []
@@ -46,6 +45,10 @@ class AmpOptimizerState:
     @property
     def all_fp32_params(self) -> list[torch.Tensor]:
         return self.all_fp32_from_fp32_params
+
+    def params(self) -> list[torch.Tensor]:
+        """The parameters that backward passes give gradients."""
+        return self.all_fp16_params + self.all_fp32_from_fp32_params
 
     @property
     def needs_unscale(self) -> bool:
@@ -216,6 +219,8 @@ def post_backward(optimizer: torch.optim.Optimizer, scaler: LossScaler) -> None:
         unscaled = each.scaled()
         scaler.unscale_([unscaled])
         each.finish(unscaled)
+    if not stash.low_pairs and not stash.own_masters:
+        return
     _coalesce(stash)
     _post_masters(stash, scaler)
     scaler.unscale_([param.grad for param in stash.own_masters if param.grad is not None])

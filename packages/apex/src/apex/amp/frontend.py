@@ -97,7 +97,7 @@ def initialize(
         for _ in range(num_losses)
     ]
 
-    result = initialize_models(models, optimizers, properties, cast_model_outputs, verbosity)
+    result = initialize_models(models, optimizers, properties, cast_model_outputs)
     _amp_state.opt_properties, _amp_state.verbosity = properties, verbosity
     _amp_state.min_loss_scale, _amp_state.max_loss_scale = min_loss_scale, max_loss_scale
     _amp_state.loss_scalers = scalers

@@ -49,8 +49,9 @@ def scale_loss(
         return
 
     # Flags from an earlier backward pass with delay_unscale are kept in the optimizers.
-    if scaler.dynamic:
-        overflow.clear_flags()
+    saturates = scaler.dynamic and overflow.devices_saturate()
+    devices = {param.device for optimizer in chosen for param in optimizer._amp_stash.params()} if saturates else set()
+    overflow.clear_flags(devices)
     if not delay_unscale:
         for optimizer in chosen:
             prepare_backward(optimizer)
@@ -62,19 +63,18 @@ def scale_loss(
             abort_backward(optimizer)
         raise
 
-    flagged = scaler.dynamic and overflow.read_flags()
+    flagged = overflow.read_flags(devices)
     if delay_unscale:
         for optimizer in chosen:
             optimizer._amp_stash.params_have_scaled_gradients = True
             optimizer._amp_stash.overflowed |= flagged
         return
     scaler.clear_overflow_state()
-    flagged = flagged or any(optimizer._amp_stash.overflowed for optimizer in chosen)
-    if scaler.dynamic and overflow.devices_saturate():
-        flagged = overflow.any_rank(flagged)
-    scaler._has_overflow = flagged
+    scaler._has_overflow = flagged or any(optimizer._amp_stash.overflowed for optimizer in chosen)
     for optimizer in chosen:
         post_backward(optimizer, scaler)
+    if saturates:
+        scaler._has_overflow = overflow.any_rank(scaler.found_overflow())
     if delay_overflow_check:
         return
     if scaler.update_scale():

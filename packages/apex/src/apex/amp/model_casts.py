@@ -32,6 +32,20 @@ class CastForward:
         return cast_batch(forward(*args, **kwargs), self.outputs)
 
 
+class Replicate:
+    """The _replicate_for_data_parallel of a model: a replica of DataParallel gets a CastForward of its own."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+
+    def __call__(self) -> torch.nn.Module:
+        replica = type(self.model)._replicate_for_data_parallel(self.model)
+        patched = vars(replica).get("forward")
+        if isinstance(patched, CastForward):
+            replica.forward = CastForward(replica, patched.own, patched.inputs, patched.outputs)
+        return replica
+
+
 def cast_batch(value: Any, dtype: torch.dtype) -> Any:
     """Casts the floating tensors of a batch: in lists, tuples, dictionaries, and objects that have a method `to`."""
     if isinstance(value, torch.Tensor):

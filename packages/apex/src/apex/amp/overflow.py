@@ -6,7 +6,7 @@ overflow flag of each device before the backward pass and reads it after it. The
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -19,18 +19,15 @@ def devices_saturate() -> bool:
     return npu is not None and npu.is_initialized() and not npu.utils.is_support_inf_nan()
 
 
-def clear_flags() -> None:
-    if devices_saturate():
-        for _ in _each_device():
-            torch.npu.clear_npu_overflow_flag()
+def clear_flags(devices: Iterable[torch.device] | None = None) -> None:
+    """Clears the flags of these devices; None for the current one."""
+    for _ in _each(devices):
+        torch.npu.clear_npu_overflow_flag()
 
 
-def read_flags() -> bool:
-    """Whether the flag of a device of this process is set. Waits for the devices."""
-    if not devices_saturate():
-        return False
-    # All are read: reading orders the flag behind the work of the device.
-    return any([torch.npu.get_npu_overflow_flag() for _ in _each_device()])
+def read_flags(devices: Iterable[torch.device] | None = None) -> bool:
+    """Whether the flag of one of these devices is set; None for the current one. Waits for them."""
+    return any([torch.npu.get_npu_overflow_flag() for _ in _each(devices)])
 
 
 def any_rank(found: bool) -> bool:
@@ -44,7 +41,12 @@ def any_rank(found: bool) -> bool:
     return count.item() != 0
 
 
-def _each_device() -> Iterator[int]:
-    for index in range(torch.npu.device_count()):
-        with torch.npu.device(index):
-            yield index
+def _each(devices: Iterable[torch.device] | None) -> Iterator[torch.device]:
+    """Makes each device that saturates the current one in turn."""
+    if not devices_saturate():
+        return
+    current = torch.device("npu", torch.npu.current_device())
+    for device in sorted(set([current] if devices is None else devices), key=str):
+        if device.type == "npu":
+            with torch.npu.device(device):
+                yield device
