@@ -24,7 +24,13 @@ def train(tmp_path):
     def run(*arguments, launcher=(), **environment):
         return subprocess.run(
             [sys.executable, *launcher, PROGRAM, *map(str, arguments)],
-            env={**os.environ, "OMP_NUM_THREADS": "1", "MASTER_PORT": str(free_port()), **environment},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "TORCH_NPU_STRICT_FALLBACK": "1",
+                "MASTER_PORT": str(free_port()),
+                **environment,
+            },
             cwd=tmp_path,
             capture_output=True,
             text=True,
