@@ -24,7 +24,13 @@ def train(tmp_path):
     def run(*arguments, launcher=(), **environment):
         return subprocess.run(
             [sys.executable, *launcher, PROGRAM, *map(str, arguments)],
-            env={**os.environ, "OMP_NUM_THREADS": "1", "MASTER_PORT": str(free_port()), **environment},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "TORCH_NPU_STRICT_FALLBACK": "1",
+                "MASTER_PORT": str(free_port()),
+                **environment,
+            },
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -71,12 +77,14 @@ def test_hccl_trains_as_gloo_does(train, tmp_path):
             torch.testing.assert_close(weights[name], value, rtol=1e-3, atol=1e-3, msg=name)
 
 
+# The gradients of this network overflow with the default scale, which is constant.
+LEVELS = {"float32": [], "O2": ["--amp", "--loss-scale", "16"], "O1": ["--amp", "--opt-level", "O1", "--loss-scale", "-1"]}
+
+
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "amp", [[], ["--amp"], ["--amp", "--opt-level", "O1", "--loss-scale", "-1"]], ids=["float32", "O2", "O1"]
-)
-def test_several_processes_resume_where_they_stopped(train, tmp_path, amp):
-    several = [*QUICK, *SMALL, *amp, "--multiprocessing-distributed", "--device-list", "0,1"]
+@pytest.mark.parametrize("level", LEVELS)
+def test_several_processes_resume_where_they_stopped(train, tmp_path, level):
+    several = [*QUICK, *SMALL, *LEVELS[level], "--multiprocessing-distributed", "--device-list", "0,1"]
     unbroken = assert_trained(train(*several, "--epochs", 2), tmp_path, epoch=2)
     assert_trained(train(*several, "--epochs", 1), tmp_path)
     resumed = assert_trained(train(*several, "--epochs", 2, "--resume", "checkpoint.pth.tar"), tmp_path, epoch=2)
