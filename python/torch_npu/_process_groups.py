@@ -8,11 +8,12 @@ torch.distributed.monitored_barrier()             # works for groups of hccl, to
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import importlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ def register() -> None:
     rendezvous._create_c10d_store = _with_hint(rendezvous._create_c10d_store)  # type: ignore[attr-defined]
     c10d = torch.distributed.distributed_c10d
     c10d.monitored_barrier = torch.distributed.monitored_barrier = _with_hccl(c10d.monitored_barrier)
+    c10d._coalescing_manager = torch.distributed._coalescing_manager = _forgetting(c10d._coalescing_manager)
 
 
 def backend_of(group: Any = None) -> Any:
@@ -116,6 +118,23 @@ def _with_hccl(original: Callable[..., None]) -> Callable[..., None]:
         return None
 
     return monitored_barrier
+
+
+def _forgetting(original: Callable[..., Any]) -> Callable[..., Any]:
+    """torch keeps the list of a _coalescing_manager() whose body raised, and only adds later collectives of the group to it."""
+
+    @functools.wraps(original)
+    @contextlib.contextmanager
+    def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool | None = False) -> Iterator[Any]:
+        c10d = torch.distributed.distributed_c10d
+        with original(group, device, async_ops) as works:
+            try:
+                yield works
+            except BaseException:
+                c10d._world.pg_coalesce_state.pop(group or c10d._get_default_group(), None)
+                raise
+
+    return _coalescing_manager
 
 
 def _with_bfloat16(check: Callable[..., None]) -> Callable[..., None]:

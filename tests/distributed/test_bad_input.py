@@ -188,6 +188,7 @@ def refused(rank, kind):
         "dtype of the output": lambda: dist.all_gather_into_tensor(y.half(), x),
         "number of outputs": lambda: dist.all_gather([x], x),
         "splits": lambda: dist.all_to_all_single(torch.ones(4, 4, device=rank.device), x, [1, 2], [2, 2]),
+        "message of a batch": lambda: dist.batch_isend_irecv([dist.P2POp(dist.isend, y.transpose(0, 2), 1 - rank.rank)]),
     }
     text, _ = attempt(calls[kind])
     dist.all_reduce(x)
@@ -212,6 +213,7 @@ REFUSALS = {
     "dtype of the output": ["dtype|type", "all_?gather"],
     "number of outputs": ["1", "2", "all_?gather"],
     "splits": ["split", "4|3"],
+    "message of a batch": ["contiguous", "send"],
 }
 
 
