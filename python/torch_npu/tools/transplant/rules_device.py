@@ -23,6 +23,7 @@ from .words import words
 RENAMED = {
     "torch.cuda": "npu",
     "torch.cuda.nvtx": "mstx",
+    "torch.cuda.nvtx.range": "mstx_range",
     "torch.cuda.CUDAGraph": "NPUGraph",
     "torch.cuda.CUDAPluggableAllocator": "NPUPluggableAllocator",
     "torch.npu.CUDAGraph": "NPUGraph",
@@ -431,7 +432,8 @@ def _code(node: Node) -> str:
 
 
 def _on_npu(qualified: str) -> str:
-    return re.sub(r"^torch\.npu\.nvtx\b", "torch.npu.mstx", re.sub(r"^torch\.cuda\b", "torch.npu", qualified))
+    name = re.sub(r"^torch\.cuda\b", "torch.npu", qualified)
+    return re.sub(r"^torch\.npu\.nvtx\b", "torch.npu.mstx", name.replace("nvtx.range", "nvtx.mstx_range") if name.endswith(".range") else name)
 
 
 def _imported(model: Model) -> Iterator[str]:
