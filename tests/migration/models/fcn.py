@@ -95,7 +95,7 @@ if __name__ == "__main__":
     parser.add_argument("--device", default="cuda", type=str)
     parser.add_argument("-b", "--batch-size", default=2, type=int)
     parser.add_argument("--classes", default=5, type=int)
-    parser.add_argument("--lr", default=0.0001, type=float)
+    parser.add_argument("--lr", default=0.00003, type=float)
     parser.add_argument("--dropout", default=0.0, type=float, help="0.1 in the paper")
     parser.add_argument("--amp", action="store_true")
     parser.add_argument("--seed", default=15, type=int)

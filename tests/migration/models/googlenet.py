@@ -27,7 +27,7 @@ def validate(model, loader):
 def main():
     parser = argparse.ArgumentParser(description="GoogLeNet")
     parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--lr", type=float, default=3e-5)
     parser.add_argument("--aux-weight", type=float, default=0.3)
     parser.add_argument("--dropout", type=float, default=0.0, help="0.2 in the paper, 0.7 for the auxiliary classifiers")
     args = parser.parse_args()

@@ -9,7 +9,7 @@ import torchvision
 parser = argparse.ArgumentParser(description="throughput of MNASNet 0.75")
 parser.add_argument("--batch-size", type=int, default=8)
 parser.add_argument("--image-size", type=int, default=64)
-parser.add_argument("--lr", type=float, default=0.00001)
+parser.add_argument("--lr", type=float, default=0.00005)
 parser.add_argument("--no-cuda", action="store_true")
 args = parser.parse_args()
 args.cuda = not args.no_cuda

@@ -48,7 +48,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch-size", default=8, type=int)
     parser.add_argument("--size", default=64, type=int)
-    parser.add_argument("--lr", default=0.00001, type=float)
+    parser.add_argument("--lr", default=0.00005, type=float)
     parser.add_argument("--print-freq", default=1, type=int)
     args = parser.parse_args()
 

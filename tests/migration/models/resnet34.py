@@ -19,7 +19,7 @@ torch.manual_seed(opt.manualSeed)
 FloatTensor = torch.cuda.FloatTensor
 LongTensor = torch.cuda.LongTensor
 
-net = models.resnet34(num_classes=10)
+net = models.resnet34(num_classes=10, zero_init_residual=True)
 criterion = nn.CrossEntropyLoss()
 net.cuda()
 criterion.cuda()

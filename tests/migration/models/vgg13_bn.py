@@ -76,6 +76,6 @@ if __name__ == "__main__":
     parser.add_argument("--micro-batch", type=int, default=4)
     parser.add_argument("--accumulate", type=int, default=2)
     parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--lr", type=float, default=0.001)
+    parser.add_argument("--lr", type=float, default=0.0003)
     parser.add_argument("--seed", type=int, default=122)
     main(parser.parse_args())
