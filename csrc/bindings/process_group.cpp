@@ -60,6 +60,7 @@ void bind_process_group(py::module_& package) {
       .def(
           "perform_nocolor_split", [](ProcessGroupHCCL&, const py::object&) {}, py::arg("device"))
       .def("_wait_for_pending_works", &ProcessGroupHCCL::waitForPendingWorks, ReleaseGil())
+      .def("_drop_coalescing", &ProcessGroupHCCL::dropCoalescing, ReleaseGil())
       .def("_reinit", &ProcessGroupHCCL::reinit, ReleaseGil(), py::arg("rebuild_link"))
       .def(
           "abort_hccl_comm", [](ProcessGroupHCCL& self, const std::string&) { self.abort(); }, ReleaseGil(),

@@ -18,8 +18,8 @@ HcclRootInfo publish_root_info(c10d::Store& store, const std::string& key) {
   HcclRootInfo info{};
   try {
     HCCL_CALL(HcclGetRootInfo, &info);
-  } catch (const std::exception& error) {
-    store.set(key, kFailure + std::string(error.what()));
+  } catch (const c10::Error& error) {
+    store.set(key, kFailure + std::string(error.what_without_backtrace()));
     throw;
   }
   std::string message(1, kRootInfo);
@@ -53,7 +53,7 @@ HcclRootInfo read_root_info(c10d::Store& store, const std::string& key, std::chr
 std::shared_ptr<Communicator> Communicator::meet(c10d::Store& store, const std::string& key, int rank, int size,
                                                  c10::DeviceIndex device, const Settings& settings) {
   const BoundDevice bound(device);
-  const std::string place = "hccl/root_info/" + key;
+  const std::string place = "root_info/" + key;
   const HcclRootInfo info = rank == 0 ? publish_root_info(store, place) : read_root_info(store, place, settings.timeout);
   HcclComm handle = nullptr;
   HCCL_CALL(HcclCommInitRootInfoConfig, static_cast<uint32_t>(size), &info, static_cast<uint32_t>(rank), &settings.config,

@@ -59,6 +59,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_allgather_base(at::Tensor& out
   const TensorChecks check("all_gather_into_tensor");
   check.dense_pair(input, "input_tensor", output, "output_tensor");
   check.elements(output, "output_tensor", input, "input_tensor", getSize());
+  check.apart(output, "output_tensor", input, "input_tensor", getRank() * input.numel());
   const WireType wire = wire_type(input.scalar_type(), "all_gather_into_tensor");
   Call call{c10d::OpType::_ALLGATHER_BASE, "hccl:_all_gather_base", {input}, {output}, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
@@ -169,6 +170,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::scatter(std::vector<at::Tensor>
                                                          const c10d::ScatterOptions& opts) {
   const TensorChecks check("scatter");
   const at::Tensor output = check.single(outputs, "tensor");
+  check.in_order(output, "tensor");
   check.rank(opts.rootRank, "src", getSize());
   const WireType wire = wire_type(output.scalar_type(), "scatter");
   const bool is_root = opts.rootRank == getRank();
@@ -199,6 +201,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(at::Tensor& outpu
   wire_type(input.scalar_type(), "all_to_all_single");
   const std::vector<uint64_t> sent = check.splits(input, "input", input_splits, getSize());
   const std::vector<uint64_t> received = check.splits(output, "output", output_splits, getSize());
+  check.apart(input, "input", output, "output");
   Call call{c10d::OpType::ALLTOALL_BASE, "hccl:all_to_all", {input}, {output}, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call),
                 [&](HcclComm comm, aclrtStream stream) { all_to_all(output, received, input, sent, comm, stream); });

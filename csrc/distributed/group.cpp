@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
 #include "acl/error.h"
 #include "base/first_failure.h"
 #include "base/options.h"
@@ -55,10 +57,17 @@ uint64_t number_of(const std::string& text) {
   return number;
 }
 
+// A part of the store for this group alone. Keys of an earlier group on the same store, which may have failed, are not seen. All
+// ranks make as many groups on a store.
+c10::intrusive_ptr<c10d::Store> own_part(c10::intrusive_ptr<c10d::Store> store, int rank) {
+  const int64_t number = store->add(c10::str("hccl/groups/", rank), 1);
+  return c10::make_intrusive<c10d::PrefixStore>(c10::str("hccl/", number), std::move(store));
+}
+
 }  // namespace
 
 Group::Group(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options)
-    : store_(std::move(store)),
+    : store_(own_part(std::move(store), rank)),
       rank_(rank),
       size_(size),
       options_(std::move(options)),
@@ -125,7 +134,9 @@ std::shared_ptr<Communicator> Group::communicator(c10::DeviceIndex device) {
 std::shared_ptr<Communicator> Group::split(c10::DeviceIndex device, const std::vector<uint32_t>& ranks, uint32_t rank,
                                            Group& child) {
   const std::string key = child.next_meeting();
-  return communicator(device)->split(ranks, number_of(child.name() + key), rank, child.settings(key));
+  // The name of the child has the number of groups of this process, which differs between ranks.
+  const uint64_t id = number_of(c10::str(c10::Join(" ", ranks), ":", key));
+  return communicator(device)->split(ranks, id, rank, child.settings(key));
 }
 
 void Group::adopt(std::shared_ptr<Communicator> communicator) {
@@ -200,7 +211,7 @@ void Group::reinit(bool rebuild) {
 std::string Group::compare_ranks(const std::string& text) {
   try {
     const c10::intrusive_ptr<c10d::Store> store = store_->clone();  // the program may be waiting in the other one
-    const auto key = [](int rank) { return "hccl/desync/" + std::to_string(rank); };
+    const auto key = [](int rank) { return "desync/" + std::to_string(rank); };
     store->set(key(rank_), text);
     std::string report = " Ranks of the group:";
     const auto end = std::chrono::steady_clock::now() + kCompareTime;

@@ -46,8 +46,8 @@ class Group {
   void set_timeout(std::chrono::milliseconds timeout) { timeout_.store(timeout); }
   c10d::Store& store() { return *store_; }
 
-  // Held while an operation is launched.
-  std::mutex& launch_lock() { return launch_lock_; }
+  // Held while an operation or a replay is launched. A replay locks it once per order that it takes part in.
+  std::recursive_mutex& launch_lock() { return launch_lock_; }
   // These need launch_lock().
   void check_usable(const char* op) const;
   // Connects the ranks at the first call for a device. Throws if they do not come.
@@ -91,7 +91,7 @@ class Group {
   const c10::intrusive_ptr<GroupOptions> options_;
   std::atomic<std::chrono::milliseconds> timeout_;
 
-  std::mutex launch_lock_;
+  std::recursive_mutex launch_lock_;
   std::optional<Batch> batch_;
   uint64_t meetings_ = 0, generation_ = 0;  // communicators since reinit(), and calls of it
   std::atomic<uint64_t> collectives_{0}, messages_{0}, barriers_{0};

@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include "core/graph/graph.h"
 #include "core/guard.h"
 #include "core/stream/launch_trace.h"
 #include "core/stream/open_captures.h"
@@ -50,6 +51,25 @@ std::shared_ptr<Operation> operation_of(const std::shared_ptr<Group>& group, con
   return operation;
 }
 
+// Replays of the graph that is being captured take part in the orders of the call's communicator, as if they were calls.
+void order_replays(const std::shared_ptr<Group>& group, const Call& call, const std::shared_ptr<Communicator>& communicator,
+                   NPUStream captured) {
+  NPUGraph* const graph = NPUGraph::capturing(captured);
+  if (graph == nullptr) return;
+  for_orders(call, *communicator, [&](StreamOrder& order) {
+    graph->order_replays(&order, [group = std::weak_ptr(group), communicator = std::weak_ptr(communicator), &order](
+                                     NPUStream stream, const std::function<void()>& launch) {
+      const std::shared_ptr<Group> living = group.lock();
+      const std::shared_ptr<Communicator> connected = communicator.lock();
+      if (living == nullptr || connected == nullptr) return launch();  // the replay fails: its communicator was destroyed
+      const std::lock_guard lock(living->launch_lock());
+      order.enter(stream);
+      launch();
+      order.leave(stream);
+    });
+  });
+}
+
 std::vector<at::Tensor> all_tensors(const Call& call) {
   std::vector<at::Tensor> all = call.inputs;
   all.insert(all.end(), call.outputs.begin(), call.outputs.end());
@@ -82,6 +102,7 @@ c10::intrusive_ptr<c10d::Work> launch(const std::shared_ptr<Group>& group, Call 
   {
     const NPUStreamGuard guard(stream.unwrap());
     // In a capture the graph has the order, and events of other streams cannot be waited for.
+    if (is_captured) order_replays(group, call, communicator, current);
     if (!is_captured) for_orders(call, *communicator, [&](StreamOrder& order) { order.enter(stream); });
     body(communicator->handle(), stream.stream());
     if (!is_captured) for_orders(call, *communicator, [&](StreamOrder& order) { order.leave(stream); });

@@ -100,6 +100,11 @@ void ProcessGroupHCCL::startCoalescing() {
   group_->batch().emplace();
 }
 
+void ProcessGroupHCCL::dropCoalescing() {
+  const std::lock_guard lock(group_->launch_lock());
+  group_->batch().reset();
+}
+
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::endCoalescing() {
   Batch batch;
   {

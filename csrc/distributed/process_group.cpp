@@ -135,7 +135,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::barrier(const c10d::BarrierOpti
 // Rank 0 waits for a key of each other rank, then writes the result.
 void ProcessGroupHCCL::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
   const std::chrono::milliseconds timeout = opts.timeout == c10d::kUnsetTimeout ? group_->timeout() : opts.timeout;
-  const std::string prefix = c10::str("hccl/monitored_barrier/", group_->next_barrier(), "/");
+  const std::string prefix = c10::str("monitored_barrier/", group_->next_barrier(), "/");
   c10d::Store& store = group_->store();
   const std::string result = prefix + "result";
   if (getRank() != 0) {

@@ -45,6 +45,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter(std::vector<at::
                                                                 const c10d::ReduceScatterOptions& opts) {
   const TensorChecks check("reduce_scatter");
   const at::Tensor output = check.single(outputs, "output");
+  check.in_order(output, "output");
   const std::vector<at::Tensor>& list = check.single_list(inputs, "input_list", getSize());
   check.same_type(output, "output", list[0], "input_list");
   check.same_elements(list[static_cast<size_t>(getRank())], "input_list", output, "output");
@@ -61,6 +62,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_reduce_scatter_base(at::Tensor
   const TensorChecks check("reduce_scatter_tensor");
   check.dense_pair(input, "input", output, "output");
   check.elements(input, "input", output, "output", getSize());
+  check.apart(input, "input", output, "output", getRank() * output.numel());
   const Reduction reduction(opts.reduceOp, output.scalar_type(), "reduce_scatter_tensor");
   const std::vector<uint64_t> counts(static_cast<size_t>(getSize()), static_cast<uint64_t>(output.numel()));
   Call call{c10d::OpType::_REDUCE_SCATTER_BASE, "hccl:_reduce_scatter_base", {input}, {output}, opts.timeout, opts.asyncOp};

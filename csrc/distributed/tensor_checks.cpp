@@ -35,6 +35,29 @@ void TensorChecks::dense_pair(const at::Tensor& input, const char* input_name, c
   dense(input, input_name);
   dense(output, output_name);
   same_type(input, input_name, output, output_name);
+  const bool has_same_order =
+      (input.is_contiguous() && output.is_contiguous()) || input.suggest_memory_format() == output.suggest_memory_format();
+  TORCH_CHECK_VALUE(has_same_order, op_, ": arguments '", input_name, "' (", text_of(input), ") and '", output_name, "' (",
+                    text_of(output), ") have their elements in different orders, their strides are ", input.strides(), " and ",
+                    output.strides(), "; call .contiguous() on the one that is channels_last before");
+}
+
+void TensorChecks::in_order(const at::Tensor& tensor, const char* name) const {
+  TORCH_CHECK_VALUE(tensor.is_contiguous(), op_, ": argument '", name, "' (", text_of(tensor),
+                    ") is channels_last, its strides are ", tensor.strides(), "; give a contiguous tensor");
+}
+
+void TensorChecks::apart(const at::Tensor& whole, const char* whole_name, const at::Tensor& part, const char* part_name,
+                         int64_t own_offset) const {
+  const char* begin = static_cast<const char*>(whole.const_data_ptr());
+  const char* other = static_cast<const char*>(part.const_data_ptr());
+  if (whole.nbytes() == 0 || part.nbytes() == 0 || begin + whole.nbytes() <= other || other + part.nbytes() <= begin) return;
+  if (own_offset >= 0 && other == begin + own_offset * whole.element_size()) return;
+  TORCH_CHECK_VALUE(false, op_, ": arguments '", whole_name, "' and '", part_name, "' overlap in memory",
+                    own_offset >= 0 ? c10::str("; in place, '", part_name, "' is the part of this rank, which begins at element ",
+                                               own_offset, " of '", whole_name, "'")
+                                    : std::string(),
+                    "; give another tensor");
 }
 
 void TensorChecks::as_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) const {

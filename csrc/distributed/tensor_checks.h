@@ -25,8 +25,13 @@ class TensorChecks {
   void on_npu(const at::Tensor& tensor, const char* name) const;
   // The same, and its elements lie in memory without gaps, in the order of its dimensions or of channels_last.
   void dense(const at::Tensor& tensor, const char* name) const;
-  // Both dense(), of the same type and on the same device.
+  // Both dense(), of the same type and on the same device, with their elements in the same order.
   void dense_pair(const at::Tensor& input, const char* input_name, const at::Tensor& output, const char* output_name) const;
+  // Contiguous in the order of the dimensions.
+  void in_order(const at::Tensor& tensor, const char* name) const;
+  // The tensors share no memory, or `part` begins at element `own_offset` of `whole`, if that is not negative.
+  void apart(const at::Tensor& whole, const char* whole_name, const at::Tensor& part, const char* part_name,
+             int64_t own_offset = -1) const;
   // As many inputs as outputs, and at least one.
   void as_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) const;
   // The only tensor of a list, and dense().

@@ -132,6 +132,8 @@ def _forgetting(original: Callable[..., Any]) -> Callable[..., Any]:
                 yield works
             except BaseException:
                 c10d._world.pg_coalesce_state.pop(group or c10d._get_default_group(), None)
+                if backend := backend_of(group):
+                    backend._drop_coalescing()
                 raise
 
     return _coalescing_manager

@@ -71,6 +71,7 @@ void NPUGraph::capture_begin(std::optional<c10::MempoolId_t> pool, aclmdlRICaptu
               "a graph keeps its memory in a pool, which needs the caching allocator of torch_npu; do not capture without it");
   const NPUStream stream = getCurrentNPUStream();
   TORCH_CHECK(stream.id() != 0, "the default stream cannot be captured; make another one current, as torch.npu.graph() does");
+  orders_.clear();
   resources_.device = stream.device_index();
   resources_.pool = pool.value_or(new_pool_id());
   retain_graph_pool(resources_.pool);
@@ -153,13 +154,19 @@ void NPUGraph::write_states(NPUStream stream) {
   }
 }
 
+// Calls the orders one within the other, always in the same sequence, since each may lock.
+void NPUGraph::launch_in_order(std::map<const void*, ReplayOrder>::const_iterator next, NPUStream stream) {
+  if (next != orders_.end()) return next->second(stream, [&] { launch_in_order(std::next(next), stream); });
+  ACL_CALL(aclmdlRIExecuteAsync, resources_.graph, stream.stream());
+}
+
 void NPUGraph::replay() {
   check_captured();
   const BoundDevice bound(resources_.device);
   const NPUStream stream = getCurrentNPUStream();
   TORCH_CHECK(!is_capturing(stream), "a graph cannot be replayed while the current stream is being captured for another one");
   if (!randoms_.empty()) write_states(stream);
-  ACL_CALL(aclmdlRIExecuteAsync, resources_.graph, stream.stream());
+  launch_in_order(orders_.begin(), stream);
   resources_.replayed.record(stream);
 }
 

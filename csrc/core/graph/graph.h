@@ -18,6 +18,8 @@
 #include <c10/core/Allocator.h>
 
 #include <deque>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -60,6 +62,10 @@ class C10_EXPORT NPUGraph {
   Draw draw(const at::Generator& generator, uint64_t count);
   // The count of numbers that the captured calls have drawn. They use and advance it in place of the generator's offset.
   uint64_t& drawn(const at::Generator& generator) { return random_of(generator).drawn; }
+  // Puts replays into an order with other work: a replay calls `order` with its stream and a function that launches it. Called
+  // during the capture; for an `owner` that has an order, nothing changes.
+  using ReplayOrder = std::function<void(NPUStream stream, const std::function<void()>& launch)>;
+  void order_replays(const void* owner, ReplayOrder order) { orders_.try_emplace(owner, std::move(order)); }
   // The graph whose capture `stream` takes part in; null if there is none.
   static NPUGraph* capturing(NPUStream stream);
 
@@ -76,10 +82,12 @@ class C10_EXPORT NPUGraph {
   Random& random_of(const at::Generator& generator);
   void* state_of(const Random& random) const;
   void write_states(NPUStream stream);
+  void launch_in_order(std::map<const void*, ReplayOrder>::const_iterator next, NPUStream stream);
 
   GraphResources resources_;
   std::optional<NPUStream> captured_;  // the first stream, during the capture
   std::deque<Random> randoms_;         // in the order of resources_.states
+  std::map<const void*, ReplayOrder> orders_;
 };
 
 }  // namespace torch_npu

@@ -127,6 +127,8 @@ class TORCH_NPU_API ProcessGroupHCCL : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
   // Messages and collectives in between become one operation. Calls of this group on other threads must not come in between.
   void startCoalescing() override;
+  // Forgets what was coalesced and not launched. For a program that fails between startCoalescing() and endCoalescing().
+  void dropCoalescing();
   c10::intrusive_ptr<c10d::Work> endCoalescing() override;
   // `op_type` has "isend" or "irecv" for each tensor.
   c10::intrusive_ptr<c10d::Work> batch_isend_irecv(std::vector<std::string>& op_type, std::vector<at::Tensor>& tensors,
