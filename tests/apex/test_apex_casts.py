@@ -1,6 +1,7 @@
 """O1: the lists of functions, registered and decorated functions, and torch.amp in the same program."""
 
 import threading
+import types
 from itertools import chain
 
 import pytest
@@ -326,3 +327,14 @@ def test_weights_are_cast_once_per_call_and_never_stale():
 def test_every_list_has_a_call():
     assert not [name for _, _, name in LISTED if name not in CALLS]
     assert not CALLS.keys() - set(chain.from_iterable(LISTED))
+
+
+def test_functions_of_an_object_without_a_hash_can_be_registered():
+    owner = types.SimpleNamespace(add=lambda one, other: one + other)
+    amp.register_half_function(owner, "add")
+    model = torch.nn.Linear(2, 2).npu()
+    amp.initialize(model, opt_level="O1", verbosity=0)
+    one = torch.ones(2, device="npu")
+    assert owner.add(one, other=one).dtype == torch.float16
+    amp.uninitialize()
+    assert owner.add(one, other=one).dtype == torch.float32

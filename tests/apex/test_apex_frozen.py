@@ -1,5 +1,6 @@
 """Parameters and gradients that other code owns: frozen parameters that are trained later, gradients in buffers."""
 
+import copy
 import functools
 
 import pytest
@@ -54,6 +55,20 @@ def test_a_thawed_parameter_takes_part_in_combined_gradients():
     train(model, optimizer, steps=1)
     after = [flat.numel() for flat in optimizer.get_model_combined_grads()]
     assert sum(after) - sum(before) == model.conv.weight.numel() + model.conv.bias.numel()
+
+
+def test_a_checkpoint_of_a_trained_parameter_goes_to_a_frozen_one():
+    model, optimizer = initialized(opt_level="O2", loss_scale=128.0)
+    train(model, optimizer, steps=2)
+    weights, states = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict())
+    amp.uninitialize()
+    model = frozen_net()
+    model, optimizer = amp.initialize(model, sgd(model), opt_level="O2", loss_scale=128.0, verbosity=0)
+    model.load_state_dict(weights)
+    optimizer.load_state_dict(states)
+    model.conv.requires_grad_(True)
+    train(model, optimizer, steps=1, first=2)
+    assert {state["momentum_buffer"].dtype for state in optimizer.state.values()} == {torch.float32}
 
 
 def test_values_that_the_program_gives_to_a_frozen_parameter_stay():

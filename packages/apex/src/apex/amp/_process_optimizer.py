@@ -132,7 +132,11 @@ def _put_master(group: dict[str, Any], index: int, state: dict[torch.Tensor, Any
         master = _amp_state.masters[param] = torch.nn.Parameter(param.detach().float())
     group["params"][index] = master
     if param in state:
-        state[master] = state.pop(param)
+        # A checkpoint that was loaded before has states in the dtype of the parameter.
+        state[master] = {
+            name: value.float() if isinstance(value, torch.Tensor) and value.dtype in LOW_PRECISION else value
+            for name, value in state.pop(param).items()
+        }
     return master
 
 

@@ -52,7 +52,7 @@ class Casts:
         self.devices: set[str] = set()
         self.patches = Patches()
         self._user_cast_preferred = user_cast_preferred
-        self._registered: set[tuple[Any, str]] = set()
+        self._registered: set[tuple[int, str]] = set()  # id of the owner: it may have no hash
         self._saved: dict[str, tuple[bool, torch.dtype]] = {}
         self._saved_cache = torch.is_autocast_cache_enabled()
         self._is_backward_cast = True
@@ -74,7 +74,7 @@ class Casts:
         user_cast_preferred."""
         listed = _listed(owner, name)
         first = None if self._user_cast_preferred or listed is None else listed
-        self._registered.add((owner, name))
+        self._registered.add((id(owner), name))
         self.patches.remove(owner, name)
         self.patches.cast(owner, name, kind, first)
 
@@ -134,13 +134,14 @@ class Casts:
             for name in getattr(module, kind, [])
         }
         for (owner, name), kind in current.items():
-            if (owner, name) in self._registered or not hasattr(owner, name):
+            if (id(owner), name) in self._registered or not hasattr(owner, name):
                 continue
             default = _DEFAULTS.get((owner, name))
             if default != kind or self._is_gap(name, kind):
                 self.patches.cast(owner, name, _KINDS[kind])
-        for owner, name in _DEFAULTS.keys() - current.keys() - self._registered:
-            self.patches.without_autocast(owner, name)
+        for owner, name in _DEFAULTS.keys() - current.keys():
+            if (id(owner), name) not in self._registered:
+                self.patches.without_autocast(owner, name)
         for name, message in functional_overrides.BANNED_FUNCS:
             self.patches.ban(functional_overrides.MODULE, name, message)
         if "cpu" in self.devices:
