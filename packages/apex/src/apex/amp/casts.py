@@ -56,10 +56,14 @@ class Casts:
         self._saved: dict[str, tuple[bool, torch.dtype]] = {}
         self._saved_cache = torch.is_autocast_cache_enabled()
         self._is_backward_cast = True
-        for owner, name, kind in registered:
-            self.register(owner, name, kind)
-        self._patch_engine()
-        self.add_devices(devices)
+        try:
+            for owner, name, kind in registered:
+                self.register(owner, name, kind)
+            self._patch_engine()
+            self.add_devices(devices)
+        except BaseException:
+            self.close()
+            raise
 
     def add_devices(self, devices: set[str]) -> None:
         """Casts for these device types too."""
