@@ -121,7 +121,8 @@ class Casts:
         return [handle.remove for handle in handles]
 
     def _start_thread(self, force: bool = False) -> None:
-        if not force and getattr(_on_thread, "casts", None) is self:
+        # In a backward pass, which may have a thread of its own, the casts are as the pass says.
+        if not force and (getattr(_on_thread, "casts", None) is self or _is_backward()):
             return
         _on_thread.casts, _on_thread.depth = self, 0
         for device in self.devices:
@@ -159,7 +160,8 @@ class Casts:
     def _patch_engine(self) -> None:
         def without_casts(run: Callable[..., Any]) -> Callable[..., Any]:
             def backward(*args: Any, **kwargs: Any) -> Any:
-                self._is_backward_cast = self.is_active()
+                if not _is_backward():
+                    self._is_backward_cast = self.is_active()
                 with self.switched(False):
                     return run(*args, **kwargs)
 
@@ -177,6 +179,11 @@ class Casts:
         self.patches.replace(torch.autograd, "backward", without_casts)
         self.patches.replace(torch.autograd, "grad", without_casts)
         self.patches.replace(BackwardCFunction, "apply", with_casts)
+
+
+def _is_backward() -> bool:
+    """Whether a backward pass runs in this thread."""
+    return torch._C._current_graph_task_id() != -1
 
 
 _KINDS = {"FP16_FUNCS": "half", "FP32_FUNCS": "float", "CASTS": "promote", "SEQUENCE_CASTS": "promote"}
@@ -200,6 +207,8 @@ class _EnterModel:
         if _amp_state.handle is None:
             return
         _amp_state.handle._start_thread()
+        if getattr(_on_thread, "casts", None) is not _amp_state.handle:
+            return
         _on_thread.depth += 1
         if _on_thread.depth == 1 and torch.is_grad_enabled():
             torch.set_autocast_cache_enabled(True)
