@@ -5,7 +5,7 @@ import torch
 from apex import amp
 from apex.fp16_utils import FP16_Optimizer
 
-from tests.apex.training import backward, batch, initialized, net, sgd
+from tests.apex.training import all_equal, backward, batch, initialized, net, sgd
 
 
 def refuses(error, text, *args, **options):
@@ -147,3 +147,40 @@ def test_a_state_of_another_shape():
 def test_the_old_interface_names_the_new_one():
     with pytest.raises(RuntimeError, match="old interface"):
         amp.init()
+
+
+@pytest.mark.parametrize("delay", [False, True])
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_a_block_inside_a_block_of_the_same_optimizer(level, delay):
+    model, optimizer = initialized(opt_level=level)
+    loss = model(batch()[0]).float().square().mean()
+    for _ in range(2):  # a refusal ends both blocks
+        with (
+            pytest.raises(RuntimeError, match="end that block first"),
+            amp.scale_loss(loss, optimizer),
+            amp.scale_loss(loss, optimizer, delay_unscale=delay),
+        ):
+            pass
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_an_optimizer_that_is_named_twice_counts_once(level):
+    model, optimizer = initialized(opt_level=level)
+    loss = model(batch()[0]).float().square().mean()
+    found = []
+    for optimizers in (optimizer, [optimizer, optimizer]):
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizers) as scaled_loss:
+            scaled_loss.backward(retain_graph=True)
+        found.append([param.grad.cpu() for param in amp.master_params(optimizer) if param.grad is not None])
+    assert all_equal(*found)
+
+
+def test_optimizers_of_one_block_that_share_parameters():
+    model = net()
+    model, both = amp.initialize(model, [sgd(model), sgd(model.fc)], opt_level="O1", verbosity=0)
+    loss = model(batch()[0]).float().square().mean()
+    with pytest.raises(RuntimeError, match="share 2 parameters"), amp.scale_loss(loss, both):
+        pass
+    with amp.scale_loss(loss, both[1]) as scaled_loss:
+        scaled_loss.backward()

@@ -1,6 +1,7 @@
 """O1: the lists of functions, registered and decorated functions, and torch.amp in the same program."""
 
 import threading
+import types
 from itertools import chain
 
 import pytest
@@ -326,3 +327,60 @@ def test_weights_are_cast_once_per_call_and_never_stale():
 def test_every_list_has_a_call():
     assert not [name for _, _, name in LISTED if name not in CALLS]
     assert not CALLS.keys() - set(chain.from_iterable(LISTED))
+
+
+def test_functions_of_an_object_without_a_hash_can_be_registered():
+    owner = types.SimpleNamespace(add=lambda one, other: one + other)
+    amp.register_half_function(owner, "add")
+    model = torch.nn.Linear(2, 2).npu()
+    amp.initialize(model, opt_level="O1", verbosity=0)
+    one = torch.ones(2, device="npu")
+    assert owner.add(one, other=one).dtype == torch.float16
+    amp.uninitialize()
+    assert owner.add(one, other=one).dtype == torch.float32
+
+
+class Doubled(torch.autograd.Function):
+    """Notes whether the casts are on in its backward pass."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        Doubled.is_cast = torch.is_autocast_enabled(grad.device.type)
+        return grad * 2
+
+
+def gradient_pass(grad):
+    with torch.enable_grad():
+        x = torch.ones(2, device=grad.device, requires_grad=True)
+        torch.autograd.grad(x.square().sum(), x)
+
+
+def decorated_call(grad):
+    amp.half_function(torch.abs)(grad)
+
+
+def model_call(grad):
+    model_call.model(batch(grad.device.type)[0])
+
+
+@DEVICES
+@pytest.mark.parametrize("call", [gradient_pass, decorated_call, model_call])
+def test_calls_in_a_hook_leave_the_casts_of_a_backward_pass(device, call):
+    model_call.model, _ = initialized(device, opt_level="O1")
+    layer = torch.nn.Linear(8, 8).to(device)
+    x = (torch.ones(4, 8) / 3).to(device).requires_grad_()
+    found = []
+    for hook in (None, call):
+        with amp.disable_casts():
+            out = layer(Doubled.apply(x))
+        if hook is not None:
+            out.register_hook(lambda grad, hook=hook: hook(grad))
+        layer.zero_grad()
+        out.square().sum().backward()
+        found.append([param.grad.cpu() for param in layer.parameters()])
+        assert Doubled.is_cast
+    assert all(one.equal(other) for one, other in zip(*found, strict=True))

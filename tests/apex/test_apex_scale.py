@@ -279,3 +279,25 @@ def test_clipping_of_master_gradients():
     norm = torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.1)
     after = torch.linalg.vector_norm(torch.stack([p.grad.norm() for p in amp.master_params(optimizer) if p.grad is not None]))
     assert norm > 0.1 and after.item() == pytest.approx(0.1, rel=1e-3)
+
+
+def test_a_scale_that_overflows_for_ever_can_be_inverted_and_saved():
+    model, optimizer = initialized(opt_level="O1", dynamic_init_scale=2.0**-125)
+    for _ in range(4):
+        optimizer.zero_grad()
+        with amp.scale_loss(model(batch()[0]).float().sum() * float("nan"), optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    assert scale() == 2.0**-126
+    amp.load_state_dict(amp.state_dict())
+    train(model, optimizer, steps=1)
+    assert scale() == 2.0**-126
+
+
+def test_complex_parameters_are_unscaled():
+    model = net()
+    model.phase = torch.nn.Parameter(torch.tensor([1.0 + 2.0j, 3.0 - 1.0j], device="npu"))
+    model, optimizer = amp.initialize(model, sgd(model), opt_level="O1", verbosity=0)
+    with amp.scale_loss((model.phase.abs() ** 2).sum(), optimizer) as scaled_loss:
+        scaled_loss.backward()
+    torch.testing.assert_close(model.phase.grad.cpu(), 2 * model.phase.detach().cpu())

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from apex import amp
-from apex.amp import lists
+from apex.amp import casts, lists
 from torch.nn import functional
 
 from tests.apex.training import all_equal, batch, initialized, masters, net, scale, sgd, train
@@ -100,3 +100,26 @@ def test_models_are_not_kept_alive():
     del model, optimizer
     gc.collect()
     assert alive() is None
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_an_initialize_that_fails_is_undone(level, monkeypatch):
+    def fails(*args):
+        raise KeyError("from the program")
+
+    model = net()
+    optimizer = sgd(model)
+    weight, loss = model.conv.weight.detach().clone(), functional.cross_entropy
+    owner = type("Owner", (), {"call": staticmethod(torch.abs)})
+    amp.register_half_function(owner, "call")
+    call = owner.call
+    handle = optimizer.register_load_state_dict_pre_hook(fails)
+    with monkeypatch.context() as patched, pytest.raises(KeyError):
+        patched.setattr(casts.Casts, "_patch_engine", fails)
+        amp.initialize(model, optimizer, opt_level=level, verbosity=0)
+    handle.remove()
+    assert model.conv.weight.equal(weight) and "forward" not in vars(model)
+    assert "step" not in vars(optimizer) and optimizer.param_groups[0]["params"][1] is list(model.parameters())[1]
+    assert functional.cross_entropy is loss and owner.call is call and not torch.is_autocast_enabled("npu")
+    model, optimizer = amp.initialize(model, optimizer, opt_level=level, verbosity=0)
+    train(model, optimizer, steps=1)

@@ -17,7 +17,7 @@ from .properties import Properties
 
 
 def initialize_models(models: Any, optimizers: Any, properties: Properties, cast_model_outputs: torch.dtype | None) -> Any:
-    """Checks everything first: a refusal leaves models and optimizers as they were."""
+    """Checks everything first. A refusal, or an exception later, leaves models and optimizers as they were."""
     model_list, optimizer_list = _as_list(models, torch.nn.Module, "model"), _optimizers(optimizers)
     for model in model_list:
         _check_model(model)
@@ -29,39 +29,55 @@ def initialize_models(models: Any, optimizers: Any, properties: Properties, cast
             )
     _check_devices(model_list)
 
-    for model in model_list:
+    try:
+        _change(model_list, optimizer_list, properties, cast_model_outputs)
+    except BaseException:
+        _undo([each for each in optimizer_list if hasattr(each, "_amp_stash")], model_list)
+        raise
+    if optimizers is None:
+        return models
+    return models, optimizers
+
+
+def _change(models: list[Any], optimizers: list[Any], properties: Properties, outputs: torch.dtype | None) -> None:
+    for model in models:
         _amp_state.undo[model] = []
         if properties.combine_ddp and is_distributed():
             _take_from_rank_0(model)
     if properties.cast_model_type is not None:
         if properties.master_weights:
-            _make_masters(model_list, optimizer_list, properties)
-        for model in model_list:
-            _cast_model(model, properties, cast_model_outputs)
-    elif cast_model_outputs is not None:
-        for model in model_list:
-            _patch_forward(model, None, cast_model_outputs)
-    for optimizer in optimizer_list:
+            _make_masters(models, optimizers, properties)
+        for model in models:
+            _cast_model(model, properties, outputs)
+    elif outputs is not None:
+        for model in models:
+            _patch_forward(model, None, outputs)
+    for optimizer in optimizers:
         process_optimizer(optimizer, properties)
         _amp_state.optimizers.add(optimizer)
         if properties.cast_model_type is not None:
             # Casts the states that the optimizer may have already.
             optimizer.load_state_dict(optimizer.state_dict())
     if properties.patch_torch_functions:
-        _start_casts(model_list, properties)
-    if optimizers is None:
-        return models
-    return models, optimizers
+        _start_casts(models, properties)
+
+
+def _undo(optimizers: list[Any], models: list[Any]) -> None:
+    for optimizer in optimizers:
+        for step in reversed(optimizer._amp_stash.undo):
+            step()
+        _amp_state.optimizers.discard(optimizer)
+    for model in models:
+        for step in reversed(_amp_state.undo.pop(model, [])):
+            step()
+    for model in models:
+        for param in model.parameters():
+            _amp_state.masters.pop(param, None)
 
 
 def uninitialize_all() -> None:
     """Undoes all calls of amp.initialize."""
-    for optimizer in list(_amp_state.optimizers):
-        for step in reversed(optimizer._amp_stash.undo):
-            step()
-    for steps in list(_amp_state.undo.values()):
-        for step in reversed(steps):
-            step()
+    _undo(list(_amp_state.optimizers), list(_amp_state.undo.keys()))
     if _amp_state.handle is not None:
         _amp_state.handle.close()
     hard_override, allow = _amp_state.hard_override, _amp_state.allow_incoming_model_not_fp32

@@ -22,7 +22,9 @@ class AmpOptimizerState:
     """The part of amp in an optimizer: optimizer._amp_stash.
 
     all_fp16_params: model parameters in low precision. all_fp32_from_fp16_params: their masters, in the same order; without
-    master weights this is empty. all_fp32_from_fp32_params: the other parameters, which are their own masters."""
+    master weights this is empty. all_fp32_from_fp32_params: the other parameters, which are their own masters. frozen: those
+    that need no gradient now. One in low precision gets its master when it needs a gradient, because until then the program
+    may change its values."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, properties: Properties) -> None:
         self.master_weights = bool(properties.master_weights)
@@ -39,6 +41,8 @@ class AmpOptimizerState:
         self.all_fp16_params: list[torch.Tensor] = []
         self.all_fp32_from_fp16_params: list[torch.Tensor] = []
         self.all_fp32_from_fp32_params: list[torch.Tensor] = []
+        self.frozen: list[torch.Tensor] = []
+        self.is_in_block = False  # of scale_loss
         self.stashed: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         self.combined: list[CombinedGrads] | None = None
 
@@ -65,28 +69,32 @@ class AmpOptimizerState:
         masters: list[torch.Tensor] = []
         wide: list[torch.Tensor] = []
         for index, param in enumerate(group["params"]):
-            if not param.requires_grad and param.dtype not in LOW_PRECISION:
-                continue
             if param.dtype not in LOW_PRECISION:
                 wide.append(param)
             elif not self.master_weights:
                 low.append(param)
             elif param.requires_grad:
-                master = _amp_state.masters.get(param)
-                if master is None:
-                    master = _amp_state.masters[param] = torch.nn.Parameter(param.detach().float())
-                group["params"][index] = master
-                if param in state:
-                    state[master] = state.pop(param)
                 low.append(param)
-                masters.append(master)
+                masters.append(_put_master(group, index, state))
+            if not param.requires_grad:
+                self.frozen.append(param)
         self.fp16_groups.append(low)
         self.fp32_from_fp16_groups.append(masters)
         self.fp32_from_fp32_groups.append(wide)
-        self.all_fp16_params += low
-        self.all_fp32_from_fp16_params += masters
-        self.all_fp32_from_fp32_params += wide
-        self.combined = None
+        self._list_params()
+
+    def thaw(self, optimizer: torch.optim.Optimizer) -> None:
+        """Takes in the parameters that were frozen and need gradients now."""
+        if not any(param.requires_grad for param in self.frozen):
+            return
+        thawed = {id(param) for param in self.frozen if param.requires_grad}
+        self.frozen = [param for param in self.frozen if not param.requires_grad]
+        for number, group in enumerate(optimizer.param_groups):
+            for index, param in enumerate(group["params"]):
+                if id(param) in thawed and param.dtype in LOW_PRECISION and self.master_weights:
+                    self.fp16_groups[number].append(param)
+                    self.fp32_from_fp16_groups[number].append(_put_master(group, index, optimizer.state))
+        self._list_params()
 
     def combine(self) -> list[CombinedGrads]:
         """The combined gradients; none without combine_grad."""
@@ -110,10 +118,29 @@ class AmpOptimizerState:
         """Forgets the groups from this one on."""
         for groups in (self.fp16_groups, self.fp32_from_fp16_groups, self.fp32_from_fp32_groups):
             del groups[index:]
+        self._list_params()
+
+    def _list_params(self) -> None:
         self.all_fp16_params = [param for group in self.fp16_groups for param in group]
         self.all_fp32_from_fp16_params = [param for group in self.fp32_from_fp16_groups for param in group]
         self.all_fp32_from_fp32_params = [param for group in self.fp32_from_fp32_groups for param in group]
         self.combined = None
+
+
+def _put_master(group: dict[str, Any], index: int, state: dict[torch.Tensor, Any]) -> torch.Tensor:
+    """Puts the master of a parameter in its place in the group. Returns the master."""
+    param = group["params"][index]
+    master = _amp_state.masters.get(param)
+    if master is None:
+        master = _amp_state.masters[param] = torch.nn.Parameter(param.detach().float())
+    group["params"][index] = master
+    if param in state:
+        # A checkpoint that was loaded before has states in the dtype of the parameter.
+        state[master] = {
+            name: value.float() if isinstance(value, torch.Tensor) and value.dtype in LOW_PRECISION else value
+            for name, value in state.pop(param).items()
+        }
+    return master
 
 
 def process_optimizer(optimizer: torch.optim.Optimizer, properties: Properties) -> None:
@@ -181,6 +208,7 @@ def _remove_masters(optimizer: torch.optim.Optimizer, stash: AmpOptimizerState) 
 def prepare_backward(optimizer: torch.optim.Optimizer) -> None:
     """Sets the gradients aside, so that the backward pass gives the new ones alone."""
     stash = optimizer._amp_stash
+    stash.thaw(optimizer)
     if stash.params_have_scaled_gradients:
         return
     stash.overflowed = False
@@ -188,9 +216,14 @@ def prepare_backward(optimizer: torch.optim.Optimizer) -> None:
         each.prepare()
     for param, _ in stash.low_pairs:
         param.grad = None
-    stash.stashed = [(param, param.grad) for param in stash.own_masters]
+    # A view may be in a buffer that the backward pass writes to: a bucket of DistributedDataParallel.
+    stash.stashed = [(param, _own_memory(param.grad)) for param in stash.own_masters]
     for param, _ in stash.stashed:
         param.grad = None
+
+
+def _own_memory(grad: torch.Tensor | None) -> torch.Tensor | None:
+    return grad.clone() if grad is not None and grad._is_view() else grad
 
 
 def abort_backward(optimizer: torch.optim.Optimizer) -> None:

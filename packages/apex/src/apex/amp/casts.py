@@ -52,14 +52,18 @@ class Casts:
         self.devices: set[str] = set()
         self.patches = Patches()
         self._user_cast_preferred = user_cast_preferred
-        self._registered: set[tuple[Any, str]] = set()
+        self._registered: set[tuple[int, str]] = set()  # id of the owner: it may have no hash
         self._saved: dict[str, tuple[bool, torch.dtype]] = {}
         self._saved_cache = torch.is_autocast_cache_enabled()
         self._is_backward_cast = True
-        for owner, name, kind in registered:
-            self.register(owner, name, kind)
-        self._patch_engine()
-        self.add_devices(devices)
+        try:
+            for owner, name, kind in registered:
+                self.register(owner, name, kind)
+            self._patch_engine()
+            self.add_devices(devices)
+        except BaseException:
+            self.close()
+            raise
 
     def add_devices(self, devices: set[str]) -> None:
         """Casts for these device types too."""
@@ -74,7 +78,7 @@ class Casts:
         user_cast_preferred."""
         listed = _listed(owner, name)
         first = None if self._user_cast_preferred or listed is None else listed
-        self._registered.add((owner, name))
+        self._registered.add((id(owner), name))
         self.patches.remove(owner, name)
         self.patches.cast(owner, name, kind, first)
 
@@ -117,7 +121,8 @@ class Casts:
         return [handle.remove for handle in handles]
 
     def _start_thread(self, force: bool = False) -> None:
-        if not force and getattr(_on_thread, "casts", None) is self:
+        # In a backward pass, which may have a thread of its own, the casts are as the pass says.
+        if not force and (getattr(_on_thread, "casts", None) is self or _is_backward()):
             return
         _on_thread.casts, _on_thread.depth = self, 0
         for device in self.devices:
@@ -134,13 +139,14 @@ class Casts:
             for name in getattr(module, kind, [])
         }
         for (owner, name), kind in current.items():
-            if (owner, name) in self._registered or not hasattr(owner, name):
+            if (id(owner), name) in self._registered or not hasattr(owner, name):
                 continue
             default = _DEFAULTS.get((owner, name))
             if default != kind or self._is_gap(name, kind):
                 self.patches.cast(owner, name, _KINDS[kind])
-        for owner, name in _DEFAULTS.keys() - current.keys() - self._registered:
-            self.patches.without_autocast(owner, name)
+        for owner, name in _DEFAULTS.keys() - current.keys():
+            if (id(owner), name) not in self._registered:
+                self.patches.without_autocast(owner, name)
         for name, message in functional_overrides.BANNED_FUNCS:
             self.patches.ban(functional_overrides.MODULE, name, message)
         if "cpu" in self.devices:
@@ -154,7 +160,8 @@ class Casts:
     def _patch_engine(self) -> None:
         def without_casts(run: Callable[..., Any]) -> Callable[..., Any]:
             def backward(*args: Any, **kwargs: Any) -> Any:
-                self._is_backward_cast = self.is_active()
+                if not _is_backward():
+                    self._is_backward_cast = self.is_active()
                 with self.switched(False):
                     return run(*args, **kwargs)
 
@@ -172,6 +179,11 @@ class Casts:
         self.patches.replace(torch.autograd, "backward", without_casts)
         self.patches.replace(torch.autograd, "grad", without_casts)
         self.patches.replace(BackwardCFunction, "apply", with_casts)
+
+
+def _is_backward() -> bool:
+    """Whether a backward pass runs in this thread."""
+    return torch._C._current_graph_task_id() != -1
 
 
 _KINDS = {"FP16_FUNCS": "half", "FP32_FUNCS": "float", "CASTS": "promote", "SEQUENCE_CASTS": "promote"}
@@ -195,6 +207,8 @@ class _EnterModel:
         if _amp_state.handle is None:
             return
         _amp_state.handle._start_thread()
+        if getattr(_on_thread, "casts", None) is not _amp_state.handle:
+            return
         _on_thread.depth += 1
         if _on_thread.depth == 1 and torch.is_grad_enabled():
             torch.set_autocast_cache_enabled(True)

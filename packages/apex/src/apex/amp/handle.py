@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from . import overflow
-from ._amp_state import _amp_state
+from ._amp_state import _amp_state, master_params
 from ._process_optimizer import abort_backward, post_backward, prepare_backward
 from .report import report_overflow
 
@@ -48,6 +48,7 @@ def scale_loss(
         yield loss.float()
         return
 
+    _check_blocks(chosen)
     # Flags from an earlier backward pass with delay_unscale are kept in the optimizers.
     saturates = scaler.dynamic and overflow.devices_saturate()
     devices = {param.device for optimizer in chosen for param in optimizer._amp_stash.params()} if saturates else set()
@@ -56,12 +57,17 @@ def scale_loss(
         for optimizer in chosen:
             prepare_backward(optimizer)
     scaled = loss.float() * scale
+    for optimizer in chosen:
+        optimizer._amp_stash.is_in_block = True
     try:
         yield scaled
     except BaseException:
         for optimizer in chosen:
             abort_backward(optimizer)
         raise
+    finally:
+        for optimizer in chosen:
+            optimizer._amp_stash.is_in_block = False
 
     flagged = overflow.read_flags(devices)
     if delay_unscale:
@@ -101,7 +107,28 @@ def _checked_optimizers(optimizers: Any) -> list[Any]:
                 f"amp.scale_loss got {type(optimizer).__name__}, which did not pass through amp.initialize: use the optimizer "
                 "that amp.initialize returned"
             )
-    return chosen
+    return list(dict.fromkeys(chosen))
+
+
+def _check_blocks(optimizers: list[Any]) -> None:
+    """Refuses what would divide a gradient by the scale twice."""
+    seen: set[int] = set()
+    for optimizer in optimizers:
+        name = type(optimizer).__name__
+        if optimizer._amp_stash.is_in_block:
+            raise RuntimeError(
+                f"amp.scale_loss got {name} inside a block of amp.scale_loss for the same optimizer: end that block first, or "
+                "add the losses and scale their sum"
+            )
+        if len(optimizers) == 1:
+            return
+        params = {id(param) for param in master_params(optimizer)}
+        if seen & params:
+            raise RuntimeError(
+                f"amp.scale_loss got optimizers that share {len(seen & params)} parameters, and {name} is the second: give each "
+                "parameter to one optimizer only, or scale a loss for each optimizer"
+            )
+        seen |= params
 
 
 def _scaler(loss_id: int) -> Any:

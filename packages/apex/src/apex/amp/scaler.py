@@ -10,12 +10,15 @@ import torch
 from . import overflow
 from .properties import checked_loss_scale, checked_positive
 
+# Its inverse is a float32 number. A smaller scale would make all gradients inf, or divide by zero.
+_SMALLEST = 2.0**-126
+
 
 class LossScaler:
     """A constant scale, or a dynamic one.
 
     The dynamic scale is multiplied by the backoff factor after an overflow, whose step is skipped, and by the growth factor
-    after scale_window steps in a row without one. It stays between min_loss_scale and max_loss_scale."""
+    after scale_window steps in a row without one. It stays between min_loss_scale, or 2**-126, and max_loss_scale."""
 
     def __init__(
         self,
@@ -79,7 +82,9 @@ class LossScaler:
         scale = self._loss_scale if scale is None else scale
         groups: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
         for grad in grads:
-            groups.setdefault((grad.device, grad.dtype), []).append(grad._values() if grad.is_sparse else grad)
+            values = grad._values() if grad.is_sparse else grad
+            values = torch.view_as_real(values) if values.is_complex() else values
+            groups.setdefault((values.device, values.dtype), []).append(values)
         for (device, _), members in groups.items():
             if self.dynamic:
                 if device not in self._found:
@@ -104,7 +109,7 @@ class LossScaler:
         """Updates the scale after the unscale of all gradients. Returns whether the step must be skipped."""
         should_skip = self.found_overflow() and self.dynamic
         if should_skip:
-            self._loss_scale = max(self._min_loss_scale or 0.0, self._loss_scale * self._backoff_factor)
+            self._loss_scale = max(self._min_loss_scale or _SMALLEST, self._loss_scale * self._backoff_factor)
             self._unskipped = 0
         else:
             self._unskipped += 1
