@@ -182,7 +182,9 @@ def test_the_status_tells_the_severity(tmp_path):
 
 
 def start(*command, **environment):
-    return subprocess.run([str(word) for word in command], env={**os.environ, **environment}, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [str(word) for word in command], env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
+    )
 
 
 def test_the_command_does_not_import_torch(tmp_path):
@@ -206,10 +208,14 @@ def test_many_files_are_converted_by_several_processes(tmp_path):
     root.mkdir()
     for index in range(30):
         (root / f"f{index:02}.py").write_text(SCRIPT.replace("move", f"move{index}"))
-    done = start(sys.executable, "-m", "torch_npu.transplant", "-i", root, "-o", tmp_path / "out", "--no-support-check", "-j", "3")
+    done = start(
+        sys.executable, "-m", "torch_npu.transplant", "-i", root, "-o", tmp_path / "out", "--no-support-check", "-j", "3"
+    )
     assert done.returncode == 0, done.stderr
     for index in range(30):
-        assert f"def move{index}(batch):\n    return batch.npu()" in (tmp_path / "out" / "many_msft" / f"f{index:02}.py").read_text()
+        assert (
+            f"def move{index}(batch):\n    return batch.npu()" in (tmp_path / "out" / "many_msft" / f"f{index:02}.py").read_text()
+        )
     files = [row["File"] for row in rows(tmp_path / "out" / "many_msft" / "change_list.csv")]
     assert files == sorted(files) and len(set(files)) == 30
 

@@ -432,8 +432,10 @@ def _code(node: Node) -> str:
 
 
 def _on_npu(qualified: str) -> str:
-    name = re.sub(r"^torch\.cuda\b", "torch.npu", qualified)
-    return re.sub(r"^torch\.npu\.nvtx\b", "torch.npu.mstx", name.replace("nvtx.range", "nvtx.mstx_range") if name.endswith(".range") else name)
+    """The name after all rules of RENAMED."""
+    parts = qualified.split(".")
+    new = [RENAMED.get(".".join(parts[: index + 1]), part) for index, part in enumerate(parts)]
+    return ".".join(new)
 
 
 def _imported(model: Model) -> Iterator[str]:
