@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("libcst")
-openpyxl = pytest.importorskip("openpyxl")
+pytest.importorskip("openpyxl")
 
+import openpyxl
 import torch_npu
 from torch_npu.tools.transplant import cli
 

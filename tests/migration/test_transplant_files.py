@@ -140,11 +140,13 @@ def test_shell_scripts():
 def test_yaml():
     text = (
         "# device: cuda\ndevice: cuda:0   # cuda\nname: cuda\nmodel:\n  device: 'cuda'\n  devices:\n    - cuda:0\n    - cpu\n"
-        '  tags:\n    - cuda\n  device_list: [cuda:0, "cuda:1"]\nbackend: nccl\ntext: |\n  device: cuda\nenv:\n  CUDA_VISIBLE_DEVICES: 0\n'
+        '  tags:\n    - cuda\n  device_list: [cuda:0, "cuda:1"]\nbackend: nccl\ntext: |\n  device: cuda\nenv:\n'
+        "  CUDA_VISIBLE_DEVICES: 0\n"
     )
     assert changed("a.yaml", text) == (
         "# device: cuda\ndevice: npu:0   # cuda\nname: cuda\nmodel:\n  device: 'npu'\n  devices:\n    - npu:0\n    - cpu\n"
-        '  tags:\n    - cuda\n  device_list: [npu:0, "npu:1"]\nbackend: hccl\ntext: |\n  device: cuda\nenv:\n  ASCEND_RT_VISIBLE_DEVICES: 0\n'
+        '  tags:\n    - cuda\n  device_list: [npu:0, "npu:1"]\nbackend: hccl\ntext: |\n  device: cuda\nenv:\n'
+        "  ASCEND_RT_VISIBLE_DEVICES: 0\n"
     )
 
 
@@ -158,7 +160,8 @@ def test_json():
         '{\n  "device": "cuda",  \n  "name": "cuda", "devices": ["cuda:0", "cpu"],\n  "env": {"CUDA_VISIBLE_DEVICES": "0"}\n}\n'
     )
     assert changed("a.json", text) == (
-        '{\n  "device": "npu",  \n  "name": "cuda", "devices": ["npu:0", "cpu"],\n  "env": {"ASCEND_RT_VISIBLE_DEVICES": "0"}\n}\n'
+        '{\n  "device": "npu",  \n  "name": "cuda", "devices": ["npu:0", "cpu"],\n'
+        '  "env": {"ASCEND_RT_VISIBLE_DEVICES": "0"}\n}\n'
     )
     assert configs.convert("a.json", '{"device": "cuda"').problem == "it is not valid JSON"
     assert [change.kind for change in configs.convert("a.json", text).changes].count("TODO") == 1

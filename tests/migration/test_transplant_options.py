@@ -113,7 +113,8 @@ def test_a_rule_for_a_function_with_its_full_name(tmp_path):
 
 def test_a_rule_that_renames_a_function(tmp_path):
     found = rules(tmp_path, FuncNameModifyRule=[{"old_name": "func", "new_name": "new_func"}])
-    text = "from m import func\n\n\ndef use(func_name):\n    return func(1), x.func(2), func_name\n\n\ndef other(func):\n    return func\n"
+    text = "from m import func\n\n\ndef use(func_name):\n    return func(1), x.func(2), func_name\n\n\n"
+    text += "def other(func):\n    return func\n"
     assert converted(text, found) == (
         "from m import new_func\n\n\ndef use(func_name):\n    return new_func(1), x.new_func(2), func_name\n\n\n"
         "def other(func):\n    return func\n"
@@ -125,7 +126,8 @@ def test_a_rule_that_renames_a_module(tmp_path):
     found = rules(tmp_path, ModuleNameModifyRule=[{"old_name": "amp", "new_name": "my_amp", "parent_module": "torch.cuda"}])
     text = "import torch\nfrom torch.cuda.amp import autocast\nx = torch.cuda.amp.GradScaler()\namp = other.amp\n"
     assert converted(text, found) == (
-        "import torch_npu\nimport torch\nfrom torch.npu.my_amp import autocast\nx = torch.npu.my_amp.GradScaler()\namp = other.amp\n"
+        "import torch_npu\nimport torch\nfrom torch.npu.my_amp import autocast\n"
+        "x = torch.npu.my_amp.GradScaler()\namp = other.amp\n"
     )
 
 
@@ -221,7 +223,8 @@ def test_device_agnostic_code_runs_where_there_is_no_cuda(tmp_path):
 
 def test_device_agnostic_forms():
     text = converted(
-        "import torch\nfrom torch.cuda.amp import GradScaler, autocast\n\nd = 'cuda:%d' % 1\nx = torch.ones(1, device=d).cuda(1)\n"
+        "import torch\nfrom torch.cuda.amp import GradScaler, autocast\n\nd = 'cuda:%d' % 1\n"
+        "x = torch.ones(1, device=d).cuda(1)\n"
         "with autocast(True), torch.cuda.amp.autocast(dtype=torch.half):\n    y = not x.is_cuda\n"
         "torch.distributed.init_process_group('nccl')\ns = GradScaler()\n",
         agnostic=True,

@@ -58,7 +58,7 @@ def convert_python(file: str, text: str, settings: Settings, project: Project) -
         start = text
         before: list[Change] = []
         if settings.amp_model:
-            start, before = rules_amp.convert(file, module, settings.amp_model, project)
+            start, before = rules_amp.convert(file, text, module, settings.amp_model, project)
             module = module if start == text else _parse(start)
         new, changes, uses = _Conversion(file, start, module, settings, project).run()
         changes = before + changes
@@ -85,8 +85,6 @@ def _parse(text: str) -> cst.Module:
         raise Unparsable(f"line {error.raw_line}: {_reason(text, error)}") from None
     except Exception as error:  # the parser raises others for text that is no Python at all
         raise Unparsable(f"it is not Python 3: {type(error).__name__}") from None
-    if module.code != plain:
-        raise Unparsable("LibCST does not reproduce its text")
     return module
 
 
@@ -150,7 +148,11 @@ class _Conversion:
         self._imports(needed)
         for _, node in device.uses:
             edits.note(node)
+        if not (edits.any or device.uses):
+            return self.text, [], []
         positions = edits.positions(self.module, self.text)
+        if positions is None:
+            raise Unparsable("LibCST does not reproduce its text")
         text, changes = edits.apply(self.module, self.text, positions)
         return text, changes, [Use(name, positions.line(node, self.text)) for name, node in device.uses]
 

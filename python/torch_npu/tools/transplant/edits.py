@@ -92,11 +92,16 @@ class Edits:
         self._touched.add(edit.node)
         self._edits.append(edit)
 
-    def positions(self, module: cst.Module, text: str) -> _Positions:
-        """The spans of all nodes of the edits in the text, from which form feeds were removed before it was parsed."""
+    def positions(self, module: cst.Module, text: str) -> _Positions | None:
+        """The spans of all nodes of the edits in the text, from which form feeds were removed before it was parsed.
+
+        None if the tree does not give the text again.
+        """
         state = _Positions(module.default_indent, module.default_newline)
         state.wanted = self._touched
         module._codegen(state)
+        if "".join(state.tokens) != text.replace("\f", ""):
+            return None
         state.insert([index for index, character in enumerate(text) if character == "\f"] if "\f" in text else [])
         return state
 
@@ -205,14 +210,13 @@ class _Positions(CodegenState):
         self._starts: list[int] = []
 
     def add_token(self, value: str) -> None:
+        self.tokens.append(value)
         self.position += len(value)
 
     def add_indent_tokens(self) -> None:
+        self.tokens.extend(self.indent_tokens)
         for token in self.indent_tokens:
             self.position += len(token)
-
-    def pop_trailing_newline(self) -> None:
-        pass
 
     def before_codegen(self, node: Node) -> None:
         if node in self.wanted:
