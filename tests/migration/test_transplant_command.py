@@ -16,6 +16,8 @@ import openpyxl
 import torch_npu
 from torch_npu.tools.transplant import cli
 
+from bench.transplant.__main__ import measure
+
 SCRIPT = """\
 import torch
 
@@ -219,6 +221,11 @@ def test_many_files_are_converted_by_several_processes(tmp_path):
         )
     files = [row["File"] for row in rows(tmp_path / "out" / "many_msft" / "change_list.csv")]
     assert files == sorted(files) and len(set(files)) == 30
+
+
+@pytest.mark.full
+def test_a_large_project_needs_less_than_a_gigabyte():
+    assert measure(1000, 300, 2)["memory"] < 1000
 
 
 def test_a_missing_package_is_named_in_one_sentence(tmp_path):

@@ -353,7 +353,7 @@ class DeviceRules:
     def _confidence(self, place: Place, where: Context, kind: str, text: str) -> str:
         """How sure it is, by what receives it, that the string names a device; empty: certainly not."""
         fits = names_device if kind == DEVICE else names_backend
-        if where.kind in ("text", ""):
+        if where.kind == "text" or (where.kind == "keyword" and where.name in ("dest", "name", "metavar")):
             return ""
         if where.kind in ("assign", "parameter", "return", "value", "keyword") and fits(where.name):
             return MEDIUM
