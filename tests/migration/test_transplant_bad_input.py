@@ -24,12 +24,18 @@ def project(tmp_path):
 def refused(capsys, *arguments):
     """The sentence that refuses the arguments."""
     try:
-        status = cli.main([*map(str, arguments), "--no-support-check"] if "distributed" not in arguments else [*map(str, arguments)])
+        status = cli.main(
+            [*map(str, arguments), "--no-support-check"] if "distributed" not in arguments else [*map(str, arguments)]
+        )
     except SystemExit as end:
         status = end.code
     error = capsys.readouterr().err
     assert status in (1, 2) and "Traceback" not in error
-    (line,) = [line for line in error.splitlines() if line.startswith(("ms_fmk_transplt: ", "ms_fmk_transplt ...")) and "usage" not in line]
+    (line,) = [
+        line
+        for line in error.splitlines()
+        if line.startswith(("ms_fmk_transplt: ", "ms_fmk_transplt ...")) and "usage" not in line
+    ]
     return line
 
 
@@ -132,11 +138,23 @@ def broken(change):
         ('{\n "rules": {},\n "more": 1}', 'line 3: the key "more" is not known'),
         (broken(lambda rules: rules.update(Other=[])), 'line 10: "Other" is no kind of rule'),
         (broken(lambda rules: rules.update(FuncNameModifyRule={})), '"FuncNameModifyRule" must be a list'),
-        (broken(lambda rules: rules["ArgsModifyRule"][0].pop("arg_new")), 'line 4: a rule of ArgsModifyRule lacks the key "arg_new"'),
-        (broken(lambda rules: rules["ArgsModifyRule"][0].update(arg_idx="0")), 'line 6: "arg_idx" is "0", but must be a whole number'),
+        (
+            broken(lambda rules: rules["ArgsModifyRule"][0].pop("arg_new")),
+            'line 4: a rule of ArgsModifyRule lacks the key "arg_new"',
+        ),
+        (
+            broken(lambda rules: rules["ArgsModifyRule"][0].update(arg_idx="0")),
+            'line 6: "arg_idx" is "0", but must be a whole number',
+        ),
         (broken(lambda rules: rules["ArgsModifyRule"][0].update(arg_idx=-1)), 'line 6: "arg_idx" is -1, but counts from 0'),
-        (broken(lambda rules: rules["ArgsModifyRule"][0].update(arg_new="a b")), 'line 7: "arg_new" is "a b", but must be an argument'),
-        (broken(lambda rules: rules["ArgsModifyRule"][0].update(func_name="1f")), 'line 5: "func_name" is "1f", but must be a name'),
+        (
+            broken(lambda rules: rules["ArgsModifyRule"][0].update(arg_new="a b")),
+            'line 7: "arg_new" is "a b", but must be an argument',
+        ),
+        (
+            broken(lambda rules: rules["ArgsModifyRule"][0].update(func_name="1f")),
+            'line 5: "func_name" is "1f", but must be a name',
+        ),
         (broken(lambda rules: rules["ArgsModifyRule"][0].update(colour=1)), 'line 8: ArgsModifyRule has no key "colour"'),
         (broken(lambda rules: rules["ArgsModifyRule"][0].update(arg_keyword="k")), 'either "arg_idx" or "arg_keyword"'),
         (broken(lambda rules: rules["ArgsModifyRule"][0].update(white_list=["("])), "no regular expression"),

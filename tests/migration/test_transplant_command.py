@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("libcst")
-openpyxl = pytest.importorskip("openpyxl")
+pytest.importorskip("openpyxl")
 
+import openpyxl
 import torch_npu
 from torch_npu.tools.transplant import cli
+
+from bench.transplant.__main__ import measure
 
 SCRIPT = """\
 import torch
@@ -182,7 +185,9 @@ def test_the_status_tells_the_severity(tmp_path):
 
 
 def start(*command, **environment):
-    return subprocess.run([str(word) for word in command], env={**os.environ, **environment}, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [str(word) for word in command], env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
+    )
 
 
 def test_the_command_does_not_import_torch(tmp_path):
@@ -206,12 +211,21 @@ def test_many_files_are_converted_by_several_processes(tmp_path):
     root.mkdir()
     for index in range(30):
         (root / f"f{index:02}.py").write_text(SCRIPT.replace("move", f"move{index}"))
-    done = start(sys.executable, "-m", "torch_npu.transplant", "-i", root, "-o", tmp_path / "out", "--no-support-check", "-j", "3")
+    done = start(
+        sys.executable, "-m", "torch_npu.transplant", "-i", root, "-o", tmp_path / "out", "--no-support-check", "-j", "3"
+    )
     assert done.returncode == 0, done.stderr
     for index in range(30):
-        assert f"def move{index}(batch):\n    return batch.npu()" in (tmp_path / "out" / "many_msft" / f"f{index:02}.py").read_text()
+        assert (
+            f"def move{index}(batch):\n    return batch.npu()" in (tmp_path / "out" / "many_msft" / f"f{index:02}.py").read_text()
+        )
     files = [row["File"] for row in rows(tmp_path / "out" / "many_msft" / "change_list.csv")]
     assert files == sorted(files) and len(set(files)) == 30
+
+
+@pytest.mark.full
+def test_a_large_project_needs_less_than_a_gigabyte():
+    assert measure(1000, 300, 2)["memory"] < 1000
 
 
 def test_a_missing_package_is_named_in_one_sentence(tmp_path):

@@ -17,6 +17,7 @@ COMMANDS = {
     "doctor for programs": ["torch_npu.doctor", "--json"],
     "help of doctor": ["torch_npu.doctor", "--help"],
     "collect_env": ["torch_npu.utils.collect_env"],
+    "help of transplant": ["torch_npu.transplant", "--help"],
 }
 FULL = "No space left on device"
 CLOSED = "the standard output is closed"
@@ -43,7 +44,8 @@ def run(command, redirection="", **environment):
     [("smi", output) for output in OUTPUTS]
     + [(name, output) for name in COMMANDS if "smi" in name and name != "smi" for output in ("closed", "a full disk")]
     + [("doctor", "a full disk"), ("doctor for programs", "closed"), ("help of doctor", "a full disk")]
-    + [("collect_env", "closed"), ("collect_env", "a pipe that ends early")],
+    + [("collect_env", "closed"), ("collect_env", "a pipe that ends early")]
+    + [("help of transplant", "closed"), ("help of transplant", "a full disk")],
 )
 def test_output_that_cannot_be_written(name, output):
     redirection, words = OUTPUTS[output]

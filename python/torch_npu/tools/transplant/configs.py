@@ -15,7 +15,9 @@ HINTS = ("requirements.txt", "environment.yml", "environment.yaml")
 
 _OPTION = re.compile(r"""(--?|\+|(?<=[\s"']))([\w.-]+)([ =]+)(["']?)([\w:,]+)\4(?=[\s"'\\)]|$)""")
 _MODULE = re.compile(r"(?<![\w.])torch\.cuda(?=\.\w)")
-_PAIR = re.compile(r"""^(\s*(?:-\s+)?)(["']?)([\w.\- ]+?)\2(\s*[:=]\s*)(["']?)([\w:,{}$%]+)\5(\s*(?:[,#;].*)?)$""")
+_PAIR = re.compile(
+    r"""^(\s*(?:-\s+)?)(["']?)([\w.\- ]+?)\2(\s*=\s*|\s*:\s+|\s*:(?=["']))(["']?)([\w:,{}$%]+)\5(\s*(?:[,#;].*)?)$"""
+)
 _KEY = re.compile(r"""^(\s*)(?:-\s+)?["']?([\w.\-]+)["']?\s*:\s*(?:#.*)?$""")
 _ITEM = re.compile(r"""^(\s*-\s+)(["']?)([\w:]+)\2(\s*(?:#.*)?)$""")
 _LIST = re.compile(r"""^(\s*(?:-\s+)?["']?([\w.\-]+)["']?\s*[:=]\s*\[)(.*?)(\].*)$""")
@@ -157,7 +159,9 @@ class _Config:
         match = _LIST.match(line)
         if match:
             name = str(match[2])
-            return match[1] + re.sub(r"[\w:]+", lambda found: _value(name, str(found[0])) or str(found[0]), match[3]) + match[4], MEDIUM
+            return match[1] + re.sub(r"[\w:]+", lambda found: _value(name, str(found[0])) or str(found[0]), match[3]) + match[
+                4
+            ], MEDIUM
         return line, ""
 
 

@@ -58,7 +58,7 @@ def convert_python(file: str, text: str, settings: Settings, project: Project) -
         start = text
         before: list[Change] = []
         if settings.amp_model:
-            start, before = rules_amp.convert(file, module, settings.amp_model, project)
+            start, before = rules_amp.convert(file, text, module, settings.amp_model, project)
             module = module if start == text else _parse(start)
         new, changes, uses = _Conversion(file, start, module, settings, project).run()
         changes = before + changes
@@ -77,14 +77,14 @@ def convert_python(file: str, text: str, settings: Settings, project: Project) -
 
 
 def _parse(text: str) -> cst.Module:
+    """The syntax tree of the text without form feeds, which LibCST does not accept; Edits knows where they were."""
+    plain = text.replace("\f", "")
     try:
-        module = cst.parse_module(text)
+        module = cst.parse_module(plain)
     except cst.ParserSyntaxError as error:
         raise Unparsable(f"line {error.raw_line}: {_reason(text, error)}") from None
     except Exception as error:  # the parser raises others for text that is no Python at all
         raise Unparsable(f"it is not Python 3: {type(error).__name__}") from None
-    if module.code != text:
-        raise Unparsable("LibCST does not reproduce its text")
     return module
 
 
@@ -118,7 +118,10 @@ class _Conversion:
         self.model: Model = build(module, lambda words: WORDS.search(words) is not None)
         self.names = Names(self.model, project)
         self.edits = Edits(file)
-        self.target: Npu | Agnostic = Agnostic() if settings.agnostic else Npu(settings.one_device, settings.version, "jit.script" in text)
+        scripted = "jit.script" in text
+        self.target: Npu | Agnostic = Agnostic()
+        if not settings.agnostic:
+            self.target = Npu(settings.one_device, settings.version, scripted)
         self.project = project
         self.is_main = bool(settings.main) and file == settings.main
         self.has_guard = _MAIN.search(text) is not None
@@ -145,7 +148,11 @@ class _Conversion:
         self._imports(needed)
         for _, node in device.uses:
             edits.note(node)
-        positions = edits.positions(self.module)
+        if not (edits.any or device.uses):
+            return self.text, [], []
+        positions = edits.positions(self.module, self.text)
+        if positions is None:
+            raise Unparsable("LibCST does not reproduce its text")
         text, changes = edits.apply(self.module, self.text, positions)
         return text, changes, [Use(name, positions.line(node, self.text)) for name, node in device.uses]
 

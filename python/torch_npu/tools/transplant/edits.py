@@ -92,10 +92,17 @@ class Edits:
         self._touched.add(edit.node)
         self._edits.append(edit)
 
-    def positions(self, module: cst.Module) -> _Positions:
+    def positions(self, module: cst.Module, text: str) -> _Positions | None:
+        """The spans of all nodes of the edits in the text, from which form feeds were removed before it was parsed.
+
+        None if the tree does not give the text again.
+        """
         state = _Positions(module.default_indent, module.default_newline)
         state.wanted = self._touched
         module._codegen(state)
+        if "".join(state.tokens) != text.replace("\f", ""):
+            return None
+        state.insert([index for index, character in enumerate(text) if character == "\f"] if "\f" in text else [])
         return state
 
     def apply(self, module: cst.Module, text: str, positions: _Positions) -> tuple[str, list[Change]]:
@@ -203,14 +210,13 @@ class _Positions(CodegenState):
         self._starts: list[int] = []
 
     def add_token(self, value: str) -> None:
+        self.tokens.append(value)
         self.position += len(value)
 
     def add_indent_tokens(self) -> None:
+        self.tokens.extend(self.indent_tokens)
         for token in self.indent_tokens:
             self.position += len(token)
-
-    def pop_trailing_newline(self) -> None:
-        pass
 
     def before_codegen(self, node: Node) -> None:
         if node in self.wanted:
@@ -228,6 +234,15 @@ class _Positions(CodegenState):
         start = self.position
         yield
         self.inner[node] = (start, self.position)
+
+    def insert(self, removed: list[int]) -> None:
+        """Moves the spans to a text with characters at these offsets, which the parsed text did not have."""
+        if not removed:
+            return
+        marks = [offset - index for index, offset in enumerate(removed)]
+        for spans in (self.outer, self.inner):
+            for node, (start, end) in spans.items():
+                spans[node] = (start + bisect.bisect_right(marks, start), end + bisect.bisect_right(marks, max(start, end - 1)))
 
     def line(self, node: Node, text: str) -> int:
         start = (self.inner.get(node) or self.outer[node])[0]

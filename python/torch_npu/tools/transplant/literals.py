@@ -1,4 +1,4 @@
-"""Which text names a device of CUDA, a backend or an environment variable, and what it is on npu."""
+"""Which text names a device of CUDA, a backend or a variable of CUDA, and what it is on npu."""
 
 from __future__ import annotations
 

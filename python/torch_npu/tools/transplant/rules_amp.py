@@ -22,14 +22,14 @@ _AUTOCASTS = frozenset(
 )
 
 
-def convert(file: str, module: cst.Module, model_name: str, project: Project) -> tuple[str, list[Change]]:
+def convert(file: str, text: str, module: cst.Module, model_name: str, project: Project) -> tuple[str, list[Change]]:
     """The new text, and the changes."""
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     model = build(module, lambda _: False)
     names = Names(model, project)
     transformer = _Transformer(file, model, names, model_name, wrapper.resolve(PositionProvider))
     if not transformer.scalers:
-        return module.code, []
+        return text, []
     new = module.visit(transformer)
     code = new.code
     if transformer.initialized and "from apex import amp" not in code:

@@ -353,7 +353,7 @@ class DeviceRules:
     def _confidence(self, place: Place, where: Context, kind: str, text: str) -> str:
         """How sure it is, by what receives it, that the string names a device; empty: certainly not."""
         fits = names_device if kind == DEVICE else names_backend
-        if where.kind in ("text", ""):
+        if where.kind == "text" or (where.kind == "keyword" and where.name in ("dest", "name", "metavar")):
             return ""
         if where.kind in ("assign", "parameter", "return", "value", "keyword") and fits(where.name):
             return MEDIUM
@@ -432,8 +432,10 @@ def _code(node: Node) -> str:
 
 
 def _on_npu(qualified: str) -> str:
-    name = re.sub(r"^torch\.cuda\b", "torch.npu", qualified)
-    return re.sub(r"^torch\.npu\.nvtx\b", "torch.npu.mstx", name.replace("nvtx.range", "nvtx.mstx_range") if name.endswith(".range") else name)
+    """The name after all rules of RENAMED."""
+    parts = qualified.split(".")
+    new = [RENAMED.get(".".join(parts[: index + 1]), part) for index, part in enumerate(parts)]
+    return ".".join(new)
 
 
 def _imported(model: Model) -> Iterator[str]:

@@ -1,0 +1,183 @@
+"""Groups that follow each other on one store, splits, replays beside calls, and tensors that cannot be exchanged as they are."""
+
+import datetime
+import re
+import time
+
+import pytest
+import torch
+from torch import distributed as dist
+
+from tests.distributed.rank_processes import Setting
+
+ROUNDS = 100
+TWO = Setting("hccl", 2, join=False)
+FOUR = Setting("hccl", 4, join=False)
+
+
+def joined(rank, function, *arguments):
+    """The result of the function within a process group of hccl."""
+    rank.join(f"{function.__name__} {arguments}", device_id=rank.device)
+    try:
+        return function(rank, *arguments)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def capture(function):
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        function()
+    torch.npu.synchronize()
+    return graph
+
+
+def mixed(rank, kind):
+    """The number of rounds in which a replay and another collective of the group exchanged their data."""
+    a, b = (torch.zeros(8, device=rank.device) for _ in range(2))
+    dist.all_reduce(a)
+    torch.npu.synchronize()
+    first = capture(lambda: dist.all_reduce(a))
+    second = capture(lambda: dist.all_reduce(b))
+    streams = torch.npu.Stream(), torch.npu.Stream()
+    wrong = 0
+    for i in range(ROUNDS):
+        a.fill_(1.0 + i), b.fill_(1000.0 + i)
+        torch.npu.synchronize()
+        if kind == "call and replay":
+            work = dist.all_reduce(b, async_op=True)
+            first.replay()
+            work.wait()
+        else:
+            for stream, graph in zip(streams, (first, second), strict=True):
+                with torch.npu.stream(stream):
+                    graph.replay()
+        torch.npu.synchronize()
+        wrong += a[0].item() != 2 * (1 + i) or b[0].item() != 2 * (1000 + i)
+    return wrong
+
+
+def destroyed_after_replay(rank):
+    x = torch.ones(1 << 20, device=rank.device)
+    dist.all_reduce(x.clone())
+    torch.npu.synchronize()
+    graph = capture(lambda: dist.all_reduce(x))
+    x.fill_(1)
+    if rank.rank == 1:
+        time.sleep(0.3)
+    for _ in range(4):
+        graph.replay()
+    dist.destroy_process_group()
+    torch.npu.synchronize()
+    return x[0].item()
+
+
+def splits(rank):
+    """Splits by some ranks before splits by all: the ranks have made different numbers of groups."""
+    x = torch.ones(4, device=rank.device)
+    dist.all_reduce(x)
+    dist.split_group(None, [[3, 0]])
+    group = dist.split_group(None, [[0, 2], [1, 3]])
+    y = torch.full((3,), rank.rank + 1.0, device=rank.device)
+    dist.all_reduce(y, group=group)
+    return y.tolist()
+
+
+def barriers(rank):
+    """Seconds that rank 1 waits for rank 0 in the barrier of a second group on the same store."""
+    store = rank.store("barriers", datetime.timedelta(seconds=60))
+    for number in range(2):
+        dist.init_process_group("hccl", store=store, rank=rank.rank, world_size=rank.world)
+        if rank.rank == 0:
+            time.sleep(0.5)
+        begin = time.monotonic()
+        dist.monitored_barrier()
+        waited = time.monotonic() - begin
+        store.set(f"{number} of {rank.rank}", "done")
+        store.wait([f"{number} of {each}" for each in range(rank.world)])
+        dist.destroy_process_group()
+    return waited
+
+
+def refusal(rank, kind):
+    """The text of a refused call; afterwards the group is usable."""
+    whole = torch.zeros(8, 2, 4, 4, device=rank.device)
+    other = torch.zeros(8, 2, 4, 4, device=rank.device, memory_format=torch.channels_last)
+    part = whole[:4]
+    calls = {
+        "all_to_all_single in place": lambda: dist.all_to_all_single(whole, whole),
+        "all_gather_into_tensor of an overlapping part": lambda: dist.all_gather_into_tensor(whole, whole[1:5]),
+        "reduce_scatter_tensor into an overlapping part": lambda: dist.reduce_scatter_tensor(whole[1:5], whole),
+        "all_to_all_single to channels_last": lambda: dist.all_to_all_single(other, whole),
+        "all_gather_into_tensor from channels_last": lambda: dist.all_gather_into_tensor(whole, other[:4].clone()),
+        "reduce_scatter_tensor of channels_last": lambda: dist.reduce_scatter_tensor(part.clone(), other),
+        "scatter to channels_last": lambda: dist.scatter(other, [whole, whole] if rank.rank == 0 else None, 0),
+        "reduce_scatter to channels_last": lambda: dist.reduce_scatter(other, [whole, whole]),
+        "batch with a message that is not contiguous": lambda: dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, whole, 1 - rank.rank), dist.P2POp(dist.irecv, whole[:, ::2], 1 - rank.rank)]
+        ),
+    }
+    with pytest.raises(ValueError) as caught:
+        calls[kind]()
+    x = torch.ones(2, device=rank.device)
+    dist.all_reduce(x)
+    assert x.tolist() == [rank.world] * 2
+    message = torch.full((2,), 1.0 + rank.rank, device=rank.device)
+    received = torch.zeros(2, device=rank.device)
+    peer = 1 - rank.rank
+    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, message, peer), dist.P2POp(dist.irecv, received, peer)]):
+        work.wait()
+    assert received.tolist() == [2.0 - rank.rank] * 2
+    return str(caught.value)
+
+
+def in_place(rank):
+    """The parts of the own rank may be given in place."""
+    whole = torch.zeros(4, device=rank.device)
+    own = whole[2 * rank.rank : 2 * rank.rank + 2]
+    own.fill_(rank.rank + 1)
+    dist.all_gather_into_tensor(whole, own)
+    gathered = whole.tolist()
+    dist.reduce_scatter_tensor(own, whole)
+    return gathered, own.tolist()
+
+
+REFUSED = {
+    "all_to_all_single in place": "overlap in memory",
+    "all_gather_into_tensor of an overlapping part": "overlap in memory.*begins at element",
+    "reduce_scatter_tensor into an overlapping part": "overlap in memory.*begins at element",
+    "all_to_all_single to channels_last": "elements in different orders",
+    "all_gather_into_tensor from channels_last": "elements in different orders",
+    "reduce_scatter_tensor of channels_last": "elements in different orders",
+    "scatter to channels_last": "is channels_last",
+    "reduce_scatter to channels_last": "is channels_last",
+    "batch with a message that is not contiguous": "not contiguous",
+}
+
+
+@pytest.mark.parametrize("kind", ["call and replay", "two replays"])
+def test_a_replay_keeps_the_order_of_the_group(rank_sets, kind):
+    assert rank_sets.get(TWO).run(joined, mixed, kind) == [0, 0]
+
+
+def test_destroy_waits_for_replays(rank_sets):
+    assert rank_sets.get(TWO).run(joined, destroyed_after_replay) == [16, 16]
+
+
+def test_splits_of_some_ranks_before_splits_of_all(rank_sets):
+    assert rank_sets.get(FOUR).run(joined, splits) == [[4.0] * 3, [6.0] * 3, [4.0] * 3, [6.0] * 3]
+
+
+def test_a_barrier_of_a_second_group_on_the_store_waits(rank_sets):
+    assert rank_sets.get(TWO).run(barriers)[1] > 0.2
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_refused_call_says_why_and_leaves_the_group_usable(rank_sets, kind):
+    for text in rank_sets.get(TWO).run(joined, refusal, kind):
+        assert re.search(REFUSED[kind], text), text
+
+
+def test_the_own_part_may_be_given_in_place(rank_sets):
+    assert rank_sets.get(TWO).run(joined, in_place) == [([1, 1, 2, 2], [2, 2]), ([1, 1, 2, 2], [4, 4])]
