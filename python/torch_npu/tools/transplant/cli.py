@@ -35,19 +35,40 @@ def parser() -> argparse.ArgumentParser:
     )
     add = result.add_argument
     add("-i", "--input", required=True, metavar="PATH", help="folder or file to convert")
-    add("-o", "--output", metavar="PATH", help="folder that receives <name>_msft; or the new file, if input and output end in .py")
+    add(
+        "-o", "--output", metavar="PATH", help="folder that receives <name>_msft; or the new file, if input and output end in .py"
+    )
     add("-r", "--rule", metavar="FILE", help="JSON file with rules of your own")
     add("-s", "--specify-device", action="store_true", help="choose the device by the variable NPU_CALCULATE_DEVICE")
     add("-sim", "--similar", action="store_true", help="replace unsupported functions by similar ones")
-    add("-a", "--amp_model", "--amp-model", metavar="VARIABLE", default="", help="convert torch.cuda.amp to apex.amp for this model")
-    add("-v", "--version", metavar="VERSION", default="2.13", type=_version, help="version of torch on the NPU machine, such as 1.8.1")
+    add(
+        "-a",
+        "--amp_model",
+        "--amp-model",
+        metavar="VARIABLE",
+        default="",
+        help="convert torch.cuda.amp to apex.amp for this model",
+    )
+    add(
+        "-v",
+        "--version",
+        metavar="VERSION",
+        default="2.13",
+        type=_version,
+        help="version of torch on the NPU machine, such as 1.8.1",
+    )
     add("--device-agnostic", action="store_true", help="write code that runs on any accelerator and on the CPU")
     add("--dry-run", action="store_true", help="write nothing; print the changes as a unified diff")
     add("--in-place", action="store_true", help="change the files themselves; --undo restores them")
     add("--undo", action="store_true", help="restore the files of the last --in-place")
     add("--force", action="store_true", help="replace an older result")
     add("--report", metavar="FORMATS", type=_formats, default=[], help="more reports: json, html and sarif, separated by commas")
-    add("--fail-on", choices=("never", "error", "warning"), default="error", help="when the exit status is 3 (default: %(default)s)")
+    add(
+        "--fail-on",
+        choices=("never", "error", "warning"),
+        default="error",
+        help="when the exit status is 3 (default: %(default)s)",
+    )
     add("--no-support-check", action="store_true", help="do not ask torch_npu which functions are supported")
     add("-j", "--jobs", type=_jobs, default=2, metavar="N", help="number of processes (default: %(default)s)")
     add("--tool-version", action="version", version=f"ms_fmk_transplt of torch_npu {__version__}")
@@ -57,7 +78,9 @@ def parser() -> argparse.ArgumentParser:
 def _distributed_parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser("ms_fmk_transplt ... distributed", allow_abbrev=False)
     result.add_argument("-m", "--main", required=True, metavar="FILE", help="the entry file")
-    result.add_argument("-t", "--target_model", "--target-model", default="model", metavar="VARIABLE", help="the variable of the model")
+    result.add_argument(
+        "-t", "--target_model", "--target-model", default="model", metavar="VARIABLE", help="the variable of the model"
+    )
     return result
 
 
@@ -106,7 +129,20 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
     """The options, and what follows the word distributed."""
-    with_value = {"-i", "--input", "-o", "--output", "-r", "--rule", "-a", "--amp_model", "--amp-model", "-v", "--version", "--report"}
+    with_value = {
+        "-i",
+        "--input",
+        "-o",
+        "--output",
+        "-r",
+        "--rule",
+        "-a",
+        "--amp_model",
+        "--amp-model",
+        "-v",
+        "--version",
+        "--report",
+    }
     with_value |= {"--fail-on", "-j", "--jobs"}
     words = list(arguments)
     index = 0

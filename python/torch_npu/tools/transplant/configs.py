@@ -15,7 +15,9 @@ HINTS = ("requirements.txt", "environment.yml", "environment.yaml")
 
 _OPTION = re.compile(r"""(--?|\+|(?<=[\s"']))([\w.-]+)([ =]+)(["']?)([\w:,]+)\4(?=[\s"'\\)]|$)""")
 _MODULE = re.compile(r"(?<![\w.])torch\.cuda(?=\.\w)")
-_PAIR = re.compile(r"""^(\s*(?:-\s+)?)(["']?)([\w.\- ]+?)\2(\s*[:=]\s*)(["']?)([\w:,{}$%]+)\5(\s*(?:[,#;].*)?)$""")
+_PAIR = re.compile(
+    r"""^(\s*(?:-\s+)?)(["']?)([\w.\- ]+?)\2(\s*=\s*|\s*:\s+|\s*:(?=["']))(["']?)([\w:,{}$%]+)\5(\s*(?:[,#;].*)?)$"""
+)
 _KEY = re.compile(r"""^(\s*)(?:-\s+)?["']?([\w.\-]+)["']?\s*:\s*(?:#.*)?$""")
 _ITEM = re.compile(r"""^(\s*-\s+)(["']?)([\w:]+)\2(\s*(?:#.*)?)$""")
 _LIST = re.compile(r"""^(\s*(?:-\s+)?["']?([\w.\-]+)["']?\s*[:=]\s*\[)(.*?)(\].*)$""")
@@ -74,7 +76,9 @@ def _shell(file: str, number: int, line: str, changes: list[Change]) -> str:
     new = _OPTION.sub(_option, new)
     new = _MODULE.sub("torch.npu", new)
     if new != code:
-        changes.append(Change(file, number, number, MODIFY, f"{code.strip()} -> {new.strip()}", HIGH if variables(code) == new else MEDIUM))
+        changes.append(
+            Change(file, number, number, MODIFY, f"{code.strip()} -> {new.strip()}", HIGH if variables(code) == new else MEDIUM)
+        )
     for word, tip in (
         ("nvidia-smi", "npu-smi info shows the NPUs"),
         ("NCCL_", "variables of NCCL have no effect; HCCL has its own"),
@@ -131,7 +135,9 @@ class _Config:
         if new != line:
             changes.append(Change(file, number, number, MODIFY, f"{line.strip()} -> {new.strip()}", confidence))
         elif re.search(r"""[:=]\s*["']?(cuda(:\d+)?|nccl)["']?\s*(#.*)?$""", line):
-            changes.append(Change(file, number, number, TODO, f"{line.strip()}: write npu or hccl if this names a device or backend", LOW))
+            changes.append(
+                Change(file, number, number, TODO, f"{line.strip()}: write npu or hccl if this names a device or backend", LOW)
+            )
         return new
 
     def _convert(self, line: str) -> tuple[str, str]:
@@ -141,15 +147,21 @@ class _Config:
         match = _PAIR.match(line)
         if match:
             new = _value(match[3], match[6])
-            return (f"{match[1]}{match[2]}{match[3]}{match[2]}{match[4]}{match[5]}{new}{match[5]}{match[7]}", MEDIUM) if new else (line, "")
+            return (
+                (f"{match[1]}{match[2]}{match[3]}{match[2]}{match[4]}{match[5]}{new}{match[5]}{match[7]}", MEDIUM)
+                if new
+                else (line, "")
+            )
         match = _ITEM.match(line)
         if match and self.parents:
             new = _value(self.parents[-1][1], match[3])
             return (f"{match[1]}{match[2]}{new}{match[2]}{match[4]}", MEDIUM) if new else (line, "")
         match = _LIST.match(line)
         if match:
-            name = match[2]
-            return match[1] + re.sub(r"[\w:]+", lambda found: _value(name, found[0]) or found[0], match[3]) + match[4], MEDIUM
+            name = str(match[2])
+            return match[1] + re.sub(r"[\w:]+", lambda found: _value(name, str(found[0])) or str(found[0]), match[3]) + match[
+                4
+            ], MEDIUM
         return line, ""
 
 
@@ -172,6 +184,8 @@ def _json(file: str, text: str, changes: list[Change]) -> str:
 
 
 def _hint(file: str, number: int, line: str, changes: list[Change]) -> str:
-    if re.match(r"\s*-?\s*(cupy|nvidia-|pynvml|tensorrt|bitsandbytes|flash[-_]attn|xformers|cudatoolkit|pytorch-cuda)|.*\+cu\d+", line):
+    if re.match(
+        r"\s*-?\s*(cupy|nvidia-|pynvml|tensorrt|bitsandbytes|flash[-_]attn|xformers|cudatoolkit|pytorch-cuda)|.*\+cu\d+", line
+    ):
         changes.append(Change(file, number, number, TODO, f"{line.strip()}: this package is built for CUDA", LOW))
     return line

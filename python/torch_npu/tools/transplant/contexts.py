@@ -8,17 +8,22 @@ from typing import Any
 import libcst as cst
 
 from .model import Node, Path, Place, dotted, string_value, subscript_key
+from .words import words
 
-PRINTED = frozenset(
-    "print debug info warning warn error critical exception log write writelines fail skip skipif skipUnless skipIf set_description "
-    "add_scalar add_text echo secho title xlabel ylabel label legend append_text RuntimeError ValueError".split()
+PRINTED = words(
+    "print debug info warning warn error critical exception log write writelines fail skip skipif skipUnless skipIf "
+    "set_description add_scalar add_text echo secho title xlabel ylabel label legend append_text RuntimeError "
+    "ValueError"
 )
-_TEXTS = frozenset("help description epilog usage msg message reason title label doc metavar prog desc prefix postfix".split())
+_TEXTS = words("help description epilog usage msg message reason title label doc metavar prog desc prefix postfix")
+
+
+_TRANSPARENT = (cst.BooleanOperation, cst.Element, cst.List, cst.Tuple, cst.Set, cst.ConcatenatedString, cst.ListComp)
 
 
 @dataclass
 class Context:
-    """kind: assign, parameter, keyword, argument, key, value, item, return, compare, text, environment, name_argument or other."""
+    """kind: assign, parameter, keyword, argument, key, value, item, return, compare, text, environment or other."""
 
     kind: str
     name: str = ""
@@ -34,11 +39,7 @@ def context(place: Place) -> Context:
     path = list(place.path)
     while path:
         parent = path.pop()
-        if isinstance(parent, cst.IfExp) and parent.test is not node:
-            node = parent
-        elif isinstance(parent, (cst.BooleanOperation, cst.Element, cst.List, cst.Tuple, cst.Set, cst.ConcatenatedString, cst.ListComp)):
-            node = parent
-        elif isinstance(parent, cst.BinaryOperation) and parent.left is node:
+        if _passes_on(parent, node):
             node = parent
         elif isinstance(parent, cst.Attribute) and path and isinstance(path[-1], cst.Call) and path[-1].func is parent:
             node = path.pop()  # "cuda:{}".format(0)
@@ -47,6 +48,14 @@ def context(place: Place) -> Context:
         else:
             return _receiver(parent, node, path)
     return Context("other")
+
+
+def _passes_on(parent: Node, node: Node) -> bool:
+    if isinstance(parent, cst.IfExp):
+        return parent.test is not node
+    if isinstance(parent, cst.BinaryOperation):
+        return parent.left is node
+    return isinstance(parent, _TRANSPARENT)
 
 
 def _receiver(parent: Node, node: Node, path: list[Node]) -> Context:

@@ -1,6 +1,6 @@
 """Converts the text of one file.
 
-    result = convert(name, text, settings, project)     # FileResult
+result = convert(name, text, settings, project)     # FileResult
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from .literals import WORDS
 from .model import Model, Place, build, dotted
 from .names import Names
 from .project import Project
+from .rules_agnostic import AgnosticAmp
 from .rules_custom import CustomRuleEdits
 from .rules_device import DeviceRules
 from .rules_distributed import DistributedRules
 from .rules_similar import SimilarRules
-from .rules_specify import SpecifyRules
+from .rules_specify import RANK, VARIABLE, SpecifyRules
 from .settings import Settings
 from .target import PREAMBLE, Agnostic, Npu
 
@@ -54,9 +55,10 @@ def convert_python(file: str, text: str, settings: Settings, project: Project) -
         return result
     try:
         module = _parse(text)
-        start, before = text, []
+        start = text
+        before: list[Change] = []
         if settings.amp_model:
-            start, before = rules_amp.convert(file, module, settings.amp_model, project)
+            start, before = rules_amp.convert(file, text, module, settings.amp_model, project)
             module = module if start == text else _parse(start)
         new, changes, uses = _Conversion(file, start, module, settings, project).run()
         changes = before + changes
@@ -75,14 +77,14 @@ def convert_python(file: str, text: str, settings: Settings, project: Project) -
 
 
 def _parse(text: str) -> cst.Module:
+    """The syntax tree of the text without form feeds, which LibCST does not accept; Edits knows where they were."""
+    plain = text.replace("\f", "")
     try:
-        module = cst.parse_module(text)
+        module = cst.parse_module(plain)
     except cst.ParserSyntaxError as error:
         raise Unparsable(f"line {error.raw_line}: {_reason(text, error)}") from None
     except Exception as error:  # the parser raises others for text that is no Python at all
         raise Unparsable(f"it is not Python 3: {type(error).__name__}") from None
-    if module.code != text:
-        raise Unparsable("LibCST does not reproduce its text")
     return module
 
 
@@ -116,7 +118,10 @@ class _Conversion:
         self.model: Model = build(module, lambda words: WORDS.search(words) is not None)
         self.names = Names(self.model, project)
         self.edits = Edits(file)
-        self.target: Npu | Agnostic = Agnostic() if settings.agnostic else Npu(settings.specify_device, settings.version)
+        scripted = "jit.script" in text
+        self.target: Npu | Agnostic = Agnostic()
+        if not settings.agnostic:
+            self.target = Npu(settings.one_device, settings.version, scripted)
         self.project = project
         self.is_main = bool(settings.main) and file == settings.main
         self.has_guard = _MAIN.search(text) is not None
@@ -128,18 +133,26 @@ class _Conversion:
         flow = Flow(model, names)
         flow.run()
         device = DeviceRules(model, names, flow, self.project, edits, self.target)
+        if settings.agnostic:
+            device.skipped = AgnosticAmp(model, names, edits).run()
         device.run()
         if settings.similar:
             SimilarRules(model, names, edits, settings.replaceable).run()
         if settings.distributed:
             needed |= DistributedRules(model, names, edits, self.text, settings.target_model, self.is_main).run()
-        if settings.specify_device and not settings.distributed:
+        if settings.distributed:  # DistributedRules selects the device of the entry file
+            needed |= SpecifyRules(model, names, edits, self.text, False, RANK).run()
+        elif settings.specify_device:
             entry = self.has_guard or settings.single_file
-            needed |= SpecifyRules(model, names, edits, self.text, entry).run()
+            needed |= SpecifyRules(model, names, edits, self.text, entry, VARIABLE).run()
         self._imports(needed)
         for _, node in device.uses:
             edits.note(node)
-        positions = edits.positions(self.module)
+        if not (edits.any or device.uses):
+            return self.text, [], []
+        positions = edits.positions(self.module, self.text)
+        if positions is None:
+            raise Unparsable("LibCST does not reproduce its text")
         text, changes = edits.apply(self.module, self.text, positions)
         return text, changes, [Use(name, positions.line(node, self.text)) for name, node in device.uses]
 
@@ -148,8 +161,7 @@ class _Conversion:
         place = self._first_torch_import()
         if place is None:
             return
-        lines = [f"import {name}" for name in sorted(needed) if name not in self.model.scope.bindings and name in ("os", "torch")]
-        lines += [name for name in sorted(needed) if " " in name and name not in self.text]
+        lines = [f"import {name}" for name in sorted(needed) if name not in self.model.scope.bindings]
         if self.settings.agnostic:
             if len(self.edits) and "DEVICE_TYPE =" not in self.text:
                 if "torch" not in self.model.scope.bindings:
@@ -204,6 +216,8 @@ class _Conversion:
 def _statement(place: Place) -> cst.CSTNode:
     """The statement that begins the line of a node."""
     for node in reversed(place.path):
-        if isinstance(node, (cst.SimpleStatementLine, cst.If, cst.Try, cst.With, cst.FunctionDef, cst.ClassDef, cst.For, cst.While)):
+        if isinstance(
+            node, (cst.SimpleStatementLine, cst.If, cst.Try, cst.With, cst.FunctionDef, cst.ClassDef, cst.For, cst.While)
+        ):
             return node
     return place.node

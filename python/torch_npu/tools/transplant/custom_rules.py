@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .json_text import offset
+
 LIMIT = 10 << 20
 # Rule -> its fields: type, and whether the field is required.
 _FIELDS: dict[str, dict[str, tuple[type, bool]]] = {
@@ -96,7 +98,7 @@ class _Reader:
         return RuleError(f"{self.path}, line {self.line(keys)}: {reason}")
 
     def line(self, keys: tuple[str | int, ...]) -> int:
-        return self.text.count("\n", 0, _offset(self.text, keys)) + 1
+        return self.text.count("\n", 0, offset(self.text, keys)) + 1
 
     def rules(self, content: Any) -> CustomRules:
         if not isinstance(content, dict) or not isinstance(content.get("rules"), dict):
@@ -132,7 +134,9 @@ class _Reader:
                 raise self.fail(f'a rule of {kind} lacks the key "{key}"', *where)
         for key in ("func_name", "old_name", "new_name", "parent_module", "arg_keyword"):
             if key in entry and not _NAME.fullmatch(entry[key]):
-                raise self.fail(f'"{key}" is {json.dumps(entry[key])}, but must be a name of Python, with or without dots', *where, key)
+                raise self.fail(
+                    f'"{key}" is {json.dumps(entry[key])}, but must be a name of Python, with or without dots', *where, key
+                )
 
     def add(self, result: CustomRules, kind: str, entry: dict[str, Any], index: int) -> None:
         where = ("rules", kind, index)
@@ -162,44 +166,6 @@ class _Reader:
         try:
             compile(f"f({text})", "rule", "eval")
         except (SyntaxError, ValueError):
-            raise self.fail(f'"arg_new" is {json.dumps(text)}, but must be an argument of Python, or empty to delete', *where) from None
-
-
-def _offset(text: str, keys: tuple[str | int, ...]) -> int:
-    """Where the value of a path of keys begins; the nearest enclosing value if it is not found."""
-    decoder = json.JSONDecoder()
-    position = _skip(text, 0)
-    for key in keys:
-        inner = _entry(text, position, key, decoder)
-        if inner is None:
-            break
-        position = inner
-    return position
-
-
-def _entry(text: str, position: int, key: str | int, decoder: json.JSONDecoder) -> int | None:
-    if text[position : position + 1] not in "{[":
-        return None
-    is_object = text[position] == "{"
-    position = _skip(text, position + 1)
-    count = 0
-    while position < len(text) and text[position] not in "}]":
-        name: str | int = count
-        start = position
-        if is_object:
-            name, position = decoder.raw_decode(text, position)
-            start = _skip(text, _skip(text, position) + 1)
-        if name == key:
-            return start
-        _, position = decoder.raw_decode(text, start)
-        position = _skip(text, position)
-        if text[position : position + 1] == ",":
-            position = _skip(text, position + 1)
-        count += 1
-    return None
-
-
-def _skip(text: str, position: int) -> int:
-    while position < len(text) and text[position] in " \t\r\n":
-        position += 1
-    return position
+            raise self.fail(
+                f'"arg_new" is {json.dumps(text)}, but must be an argument of Python, or empty to delete', *where
+            ) from None

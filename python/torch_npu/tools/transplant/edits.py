@@ -1,8 +1,8 @@
 """Edits of source text, placed by nodes of the syntax tree. Text outside an edit is kept byte for byte.
 
-    edits = Edits(file)
-    edits.replace(node, "npu", "torch.cuda -> torch.npu", HIGH)
-    text, changes = edits.apply(module, text)
+edits = Edits(file)
+edits.replace(node, "npu", "torch.cuda -> torch.npu", HIGH)
+text, changes = edits.apply(module, text)
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class Edits:
         self._add(_Edit(node, "after", text, INSERT, message, confidence, 0))
 
     def insert(self, node: Node, where: str, text: str, message: str, confidence: str) -> None:
-        """Inserts text at the start or the end of a node, or before its last character (before_end). An empty message is not reported."""
+        """Inserts text at the start, outer_start or end of a node, or before its last character (before_end).
+
+        An edit with an empty message is not reported.
+        """
         self._add(_Edit(node, where, text, MODIFY, message, confidence, 0))
 
     def todo(self, node: Node, message: str, confidence: str = "low") -> None:
@@ -89,10 +92,17 @@ class Edits:
         self._touched.add(edit.node)
         self._edits.append(edit)
 
-    def positions(self, module: cst.Module) -> _Positions:
+    def positions(self, module: cst.Module, text: str) -> _Positions | None:
+        """The spans of all nodes of the edits in the text, from which form feeds were removed before it was parsed.
+
+        None if the tree does not give the text again.
+        """
         state = _Positions(module.default_indent, module.default_newline)
         state.wanted = self._touched
         module._codegen(state)
+        if "".join(state.tokens) != text.replace("\f", ""):
+            return None
+        state.insert([index for index, character in enumerate(text) if character == "\f"] if "\f" in text else [])
         return state
 
     def apply(self, module: cst.Module, text: str, positions: _Positions) -> tuple[str, list[Change]]:
@@ -121,6 +131,9 @@ class Edits:
         if edit.where == "tail":
             previous = self._tails[edit.node]
             return positions.inner[previous][1], positions.outer[edit.node][1], ""
+        if edit.where == "outer_start":
+            start = positions.outer[edit.node][0]
+            return start, start, edit.text
         if edit.where == "start":
             return inner[0], inner[0], edit.text
         if edit.where == "before_end":
@@ -197,14 +210,13 @@ class _Positions(CodegenState):
         self._starts: list[int] = []
 
     def add_token(self, value: str) -> None:
+        self.tokens.append(value)
         self.position += len(value)
 
     def add_indent_tokens(self) -> None:
+        self.tokens.extend(self.indent_tokens)
         for token in self.indent_tokens:
             self.position += len(token)
-
-    def pop_trailing_newline(self) -> None:
-        pass
 
     def before_codegen(self, node: Node) -> None:
         if node in self.wanted:
@@ -214,7 +226,7 @@ class _Positions(CodegenState):
         if node in self.wanted:
             self.outer[node] = (self._starts.pop(), self.position)
 
-    def record_syntactic_position(self, node: Node, **_: Any) -> AbstractContextManager[None]:
+    def record_syntactic_position(self, node: Node, **_: Any) -> Any:
         return self._record(node) if node in self.wanted else _NOTHING
 
     @contextlib.contextmanager
@@ -222,6 +234,15 @@ class _Positions(CodegenState):
         start = self.position
         yield
         self.inner[node] = (start, self.position)
+
+    def insert(self, removed: list[int]) -> None:
+        """Moves the spans to a text with characters at these offsets, which the parsed text did not have."""
+        if not removed:
+            return
+        marks = [offset - index for index, offset in enumerate(removed)]
+        for spans in (self.outer, self.inner):
+            for node, (start, end) in spans.items():
+                spans[node] = (start + bisect.bisect_right(marks, start), end + bisect.bisect_right(marks, max(start, end - 1)))
 
     def line(self, node: Node, text: str) -> int:
         start = (self.inner.get(node) or self.outer[node])[0]

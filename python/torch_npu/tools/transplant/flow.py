@@ -16,22 +16,23 @@ from .changes import HIGH, MEDIUM
 from .literals import BACKEND, DEVICE, backend, device, names_backend, names_device
 from .model import Binding, Model, Node, Place, Scope, dotted, string_value, subscript_key
 from .names import FOREIGN, USER, Names
+from .words import words
 
-_KEYWORDS = frozenset(
-    "device devices map_location device_type device_ids output_device device_map storage_device accelerator offload_device".split()
+_KEYWORDS = words(
+    "device devices map_location device_type device_ids output_device device_map storage_device accelerator offload_device"
 )
-_FIRST = frozenset(
+_FIRST = words(
     "torch.device torch.set_default_device torch.autocast torch.amp.autocast torch.amp.GradScaler torch.Generator torch.Stream "
     "torch.Event torch.set_default_tensor_type torch.get_device_module torch.distributed.device_mesh.init_device_mesh "
     "torch.distributed.init_device_mesh torch.amp.autocast_mode.autocast torch.is_autocast_enabled torch.get_autocast_dtype "
-    "torch.amp.custom_fwd torch.amp.is_autocast_available torch.set_autocast_dtype torch.set_autocast_enabled".split()
+    "torch.amp.custom_fwd torch.amp.is_autocast_available torch.set_autocast_dtype torch.set_autocast_enabled"
 )
-_SECOND = frozenset("torch.load torch.jit.load safetensors.torch.load_file torch.nn.parallel.scatter".split())
-_BACKEND_FIRST = frozenset("torch.distributed.init_process_group torch.distributed.Backend".split())
-_METHODS = frozenset("to to_empty type cuda npu pin_memory is_pinned".split())
-_STRING_METHODS = frozenset("format lower upper strip split startswith replace rstrip lstrip partition".split())
-_OTHER_LIBRARIES = frozenset("tensorflow jax cupy numba mxnet paddle onnxruntime faiss".split())
-_DEFAULTS = frozenset("get getattr getenv pop setdefault".split())
+_SECOND = words("torch.load torch.jit.load safetensors.torch.load_file torch.nn.parallel.scatter")
+_BACKEND_FIRST = words("torch.distributed.init_process_group torch.distributed.Backend")
+_METHODS = words("to to_empty type cuda npu pin_memory is_pinned")
+_STRING_METHODS = words("format lower upper strip split startswith replace rstrip lstrip partition")
+_OTHER_LIBRARIES = words("tensorflow jax cupy numba mxnet paddle onnxruntime faiss")
+_DEFAULTS = words("get getattr getenv pop setdefault")
 _DEPTH = 40
 
 
@@ -221,7 +222,10 @@ class Flow:
                 if arg.keyword is not None and arg.keyword.value in ("default", "choices", "const"):
                     self.mark(arg.value, place.scope, kind, confidence, depth)
         for place in self.model.functions.get(name, ()):
-            if any(dotted(each.decorator) in ("property", "cached_property", "functools.cached_property") for each in place.node.decorators):
+            if any(
+                dotted(each.decorator) in ("property", "cached_property", "functools.cached_property")
+                for each in place.node.decorators
+            ):
                 self._returns(place.node, kind, confidence, depth)
 
     def _subscript(self, node: cst.Subscript, scope: Scope, kind: str, confidence: str, depth: int) -> None:
@@ -266,6 +270,8 @@ class Flow:
 
     def is_device(self, node: Node | None, scope: Scope) -> bool:
         """Whether an expression is a device or the name of one, by flow or by its name."""
+        if isinstance(node, cst.NamedExpr):
+            node = node.target
         if isinstance(node, cst.Name):
             if names_device(node.value):
                 return True

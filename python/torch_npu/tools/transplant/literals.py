@@ -24,7 +24,7 @@ WORDS = re.compile(r"(?i)cuda|nccl")
 
 
 def device(text: str) -> str | None:
-    """"cuda:1" -> "npu:1"; None for any other text."""
+    """ "cuda:1" -> "npu:1"; None for any other text."""
     if _DEVICE_TEXT.match(text):
         return "npu" + text[len("cuda") :]
     changed = _TENSOR_TYPE.sub("torch.npu", text)
@@ -44,7 +44,7 @@ def is_tensor_type(text: str) -> bool:
 
 
 def backend(text: str) -> str | None:
-    """"nccl" -> "hccl", "cpu:gloo,cuda:nccl" -> "cpu:gloo,npu:hccl"."""
+    """ "nccl" -> "hccl", "cpu:gloo,cuda:nccl" -> "cpu:gloo,npu:hccl"."""
     if not _BACKEND_WHOLE.fullmatch(text):
         return None
     return _BACKEND_TEXT.sub(lambda found: "HCCL" if found[0].isupper() else "hccl", text).replace("cuda:", "npu:")

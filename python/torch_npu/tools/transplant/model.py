@@ -14,13 +14,15 @@ from typing import Any
 
 import libcst as cst
 
+from .words import words
+
 Node = cst.CSTNode
 Path = tuple[Node, ...]
 """The ancestors of a node, outermost first."""
 
-_PUNCTUATION = frozenset(
-    "comma semicolon colon dot equal lpar rpar lbracket rbracket lbrace rbrace leading_lines lines_after_decorators header footer "
-    "trailing_whitespace newline indent asynchronous star operator empty_lines keyword".split()
+_PUNCTUATION = words(
+    "comma semicolon colon dot equal lpar rpar lbracket rbracket lbrace rbrace leading_lines lines_after_decorators "
+    "header footer trailing_whitespace newline indent asynchronous star operator empty_lines keyword"
 )
 _fields: dict[type, tuple[str, ...]] = {}
 

@@ -1,7 +1,7 @@
 """What names stand for, and what kind of object an expression is.
 
-    names.qualify(node, scope)    # "torch.cuda.is_available", through imports, aliases and re-exports; None if it is not known
-    names.kind(node, scope)       # TORCH, USER, FOREIGN or None
+names.qualify(node, scope)    # "torch.cuda.is_available", through imports, aliases and re-exports; None if it is not known
+names.kind(node, scope)       # TORCH, USER, FOREIGN or None
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import libcst as cst
 
 from .model import Binding, Model, Node, Scope, dotted, string_value
 from .project import Project
+from .words import words
 
 TORCH = "torch"
 """A tensor, a module or another object of torch that has .cuda() and .to()."""
@@ -22,18 +23,27 @@ FOREIGN = "foreign"
 
 _DEPTH = 12
 # `from torch import *` binds these, among others.
-_STAR = frozenset(
+_STAR = words(
     "device tensor Tensor zeros ones empty full rand randn randint arange linspace eye as_tensor from_numpy load save Generator "
-    "autocast set_default_device set_default_tensor_type no_grad nn optim cuda".split()
+    "autocast set_default_device set_default_tensor_type no_grad nn optim cuda"
 )
-_TORCH_LIBRARIES = frozenset("torch torchvision torchaudio timm transformers diffusers segmentation_models_pytorch monai".split())
+_TORCH_LIBRARIES = words("torch torchvision torchaudio timm transformers diffusers segmentation_models_pytorch monai")
 # Functions of torch whose results are no tensors, modules or the like.
-_PLAIN_RESULTS = ("torch.cuda.", "torch.npu.", "torch.device", "torch.backends.", "torch.distributed.", "torch.version.", "torch.Size")
-_PLAIN_FUNCTIONS = frozenset(
-    "torch.is_tensor torch.numel torch.load torch.save torch.get_rng_state torch.utils.data.DataLoader torch.utils.data.TensorDataset "
-    "torch.utils.data.random_split torch.initial_seed torch.Generator torch.get_num_threads torch.is_grad_enabled torch.jit.load".split()
+_PLAIN_RESULTS = (
+    "torch.cuda.",
+    "torch.npu.",
+    "torch.device",
+    "torch.backends.",
+    "torch.distributed.",
+    "torch.version.",
+    "torch.Size",
 )
-_OTHER_GPU_LIBRARIES = frozenset("cupy numba tensorflow jax mxnet paddle pycuda cudf onnxruntime faiss tensorrt nvidia cuda".split())
+_PLAIN_FUNCTIONS = words(
+    "torch.is_tensor torch.numel torch.load torch.save torch.get_rng_state torch.utils.data.DataLoader "
+    "torch.utils.data.TensorDataset torch.utils.data.random_split torch.initial_seed torch.Generator "
+    "torch.get_num_threads torch.is_grad_enabled torch.jit.load"
+)
+_OTHER_GPU_LIBRARIES = words("cupy numba tensorflow jax mxnet paddle pycuda cudf onnxruntime faiss tensorrt nvidia cuda")
 _PURE_NAMES = frozenset(dir(builtins))
 
 
@@ -132,7 +142,9 @@ class Names:
         if isinstance(node, cst.IfExp):
             kinds = {self.kind(node.body, scope, depth + 1), self.kind(node.orelse, scope, depth + 1)}
             return kinds.pop() if len(kinds) == 1 else None
-        if isinstance(node, (cst.SimpleString, cst.FormattedString, cst.Integer, cst.Float, cst.Dict, cst.List, cst.Tuple, cst.Set)):
+        if isinstance(
+            node, (cst.SimpleString, cst.FormattedString, cst.Integer, cst.Float, cst.Dict, cst.List, cst.Tuple, cst.Set)
+        ):
             return FOREIGN
         return None
 
@@ -213,8 +225,20 @@ class Names:
         if isinstance(node.func, cst.Name):
             return self._kind_of_instance(node.func.value)
         if isinstance(node.func, cst.Attribute) and self.kind(node.func.value, scope, depth + 1) == TORCH:
-            plain = ("item", "tolist", "numpy", "size", "dim", "numel", "state_dict", "type", "parameters", "get_device", "named_parameters")
-            return None if node.func.attr.value in plain else TORCH
+            no_tensors = (
+                "item",
+                "tolist",
+                "numpy",
+                "size",
+                "dim",
+                "numel",
+                "state_dict",
+                "type",
+                "parameters",
+                "get_device",
+                "named_parameters",
+            )
+            return None if node.func.attr.value in no_tensors else TORCH
         return None
 
     def _kind_of_qualified(self, qualified: str) -> str | None:

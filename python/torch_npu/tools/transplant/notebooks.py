@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable
-from typing import Any
 
 from .changes import Change, FileResult
 from .configs import shell_line
+from .json_text import offset
 
 _MARK = "# %% cell {} of the notebook"
 _MAGIC = re.compile(r"^\s*(%%|[!%?])|\?\s*$")
@@ -18,8 +19,8 @@ def convert(file: str, text: str, convert_code: Callable[[str], FileResult]) -> 
     result = FileResult(file)
     try:
         notebook = json.loads(text)
-        cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-        sources = ["".join(cell["source"]) for cell in cells]
+        numbers = [index for index, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "code"]
+        sources = ["".join(notebook["cells"][index]["source"]) for index in numbers]
     except (ValueError, KeyError, TypeError):
         result.problem = "it is not a notebook of format 4"
         return result
@@ -38,15 +39,15 @@ def convert(file: str, text: str, convert_code: Callable[[str], FileResult]) -> 
     if new == program and shown == magics:
         return result
     parts = re.split(r"^# %% cell \d+ of the notebook\n", new, flags=re.MULTILINE)
-    if len(parts) != len(cells) + 1:
+    if len(parts) != len(numbers) + 1:
         result.problem = "its cells do not form one program"
         return result
-    for cell, source, part in zip(cells, sources, _with_head(parts), strict=True):
+    result.text = text
+    for index, source, part in zip(numbers, sources, _with_head(parts), strict=True):
         code = re.sub(r"^([ \t]*)pass  # magic (\d+)$", lambda found: shown[int(found[2])], part, flags=re.MULTILINE)
         code = code[:-1] if not source.endswith("\n") else code
         if code != source:
-            cell["source"] = code if isinstance(cell["source"], str) else code.splitlines(keepends=True)
-    result.text = _dump(notebook, text)
+            result.text = _replace(result.text, index, code)
     return result
 
 
@@ -78,8 +79,14 @@ def _in_cell(change: Change, firsts: list[int]) -> Change:
     return change
 
 
-def _dump(notebook: Any, text: str) -> str:
-    indent = re.match(r"\{\r?\n( +)", text)
-    ascii_only = text.isascii()
-    new = json.dumps(notebook, indent=len(indent[1]) if indent else None, ensure_ascii=ascii_only)
-    return new + ("\n" if text.endswith("\n") else "")
+def _replace(text: str, index: int, code: str) -> str:
+    """Replaces the source of a cell; the rest of the file stays as it is."""
+    start = offset(text, ("cells", index, "source"))
+    old, end = json.JSONDecoder().raw_decode(text, start)
+    dump = functools.partial(json.dumps, ensure_ascii=text.isascii())
+    if isinstance(old, str):
+        return text[:start] + dump(code) + text[end:]
+    inner = text[start + 1 : end - 1]
+    before, after = inner[: len(inner) - len(inner.lstrip())], inner[len(inner.rstrip()) :]
+    lines = [dump(line) for line in code.splitlines(keepends=True)]
+    return text[:start] + "[" + before + ("," + (before or " ")).join(lines) + after + "]" + text[end:]

@@ -1,4 +1,4 @@
-"""Where results go. Everything is written into a temporary folder first and then renamed, so that nothing is left half-written."""
+"""Where results go. All is written into a temporary folder first and then renamed, so that nothing is left half-written."""
 
 from __future__ import annotations
 

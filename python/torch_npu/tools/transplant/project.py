@@ -10,12 +10,16 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from .words import words
+
 _CLASS = re.compile(r"^([ \t]*)class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?[ \t]*:", re.MULTILINE)
-_METHOD = re.compile(r"^([ \t]*)(?:async[ \t]+)?def[ \t]+(cuda|to|is_cuda)[ \t]*\(|^([ \t]*)self\.(is_cuda|cuda)[ \t]*[:=][^=]", re.MULTILINE)
+_METHOD = re.compile(
+    r"^([ \t]*)(?:async[ \t]+)?def[ \t]+(cuda|to|is_cuda)[ \t]*\(|^([ \t]*)self\.(is_cuda|cuda)[ \t]*[:=][^=]", re.MULTILINE
+)
 _FUNCTION = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", re.MULTILINE)
-_TORCH_BASES = frozenset(
+_TORCH_BASES = words(
     "Module Tensor Parameter Sequential ModuleList ModuleDict LightningModule LightningDataModule PreTrainedModel Function "
-    "DataParallel DistributedDataParallel Optimizer".split()
+    "DataParallel DistributedDataParallel Optimizer"
 )
 _TORCH_PREFIXES = ("nn.", "torch.", "pl.", "torchvision.", "transformers.", "timm.")
 

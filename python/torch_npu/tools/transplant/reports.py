@@ -164,7 +164,8 @@ def _sarif(report: Report) -> str:
         return {"ruleId": rule, "level": level, "message": {"text": message}, "locations": [location]}
 
     results = [
-        result("unsupported", each.severity, f"{each.name}: {each.tip}", each.file, each.start, each.end) for each in report.findings
+        result("unsupported", each.severity, f"{each.name}: {each.tip}", each.file, each.start, each.end)
+        for each in report.findings
     ]
     results += [result("decide", "warning", each.message, each.file, each.start, each.end) for each in report.todos]
     results += [result("changed", "note", each.message, each.file, each.start, each.end) for each in report.applied]

@@ -17,17 +17,19 @@ from .names import Names
 from .project import Project
 
 _SCALERS = frozenset(("torch.cuda.amp.GradScaler", "torch.amp.GradScaler", "torch.cuda.amp.grad_scaler.GradScaler"))
-_AUTOCASTS = frozenset(("torch.cuda.amp.autocast", "torch.amp.autocast", "torch.autocast", "torch.cuda.amp.autocast_mode.autocast"))
+_AUTOCASTS = frozenset(
+    ("torch.cuda.amp.autocast", "torch.amp.autocast", "torch.autocast", "torch.cuda.amp.autocast_mode.autocast")
+)
 
 
-def convert(file: str, module: cst.Module, model_name: str, project: Project) -> tuple[str, list[Change]]:
+def convert(file: str, text: str, module: cst.Module, model_name: str, project: Project) -> tuple[str, list[Change]]:
     """The new text, and the changes."""
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     model = build(module, lambda _: False)
     names = Names(model, project)
     transformer = _Transformer(file, model, names, model_name, wrapper.resolve(PositionProvider))
     if not transformer.scalers:
-        return module.code, []
+        return text, []
     new = module.visit(transformer)
     code = new.code
     if transformer.initialized and "from apex import amp" not in code:
@@ -59,6 +61,7 @@ class _Transformer(cst.CSTTransformer):
         self.positions = positions
         self.changes: list[Change] = []
         self.initialized = False
+        self._passes: set[Node] = set()
         self.scopes = {place.node: place.scope for place in model.calls}
         self.scalers = {
             target.target.value
@@ -136,7 +139,16 @@ class _Transformer(cst.CSTTransformer):
         return None
 
     def _nothing(self, updated: cst.SimpleStatementLine) -> cst.SimpleStatementLine:
-        return self._line("pass", updated)
+        line = self._line("pass", updated)
+        self._passes.add(line)
+        return line
+
+    def leave_IndentedBlock(self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock) -> cst.IndentedBlock:
+        kept = [statement for statement in updated_node.body if statement not in self._passes]
+        return updated_node.with_changes(body=kept) if kept else updated_node
+
+    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
+        return updated_node.with_changes(body=[statement for statement in updated_node.body if statement not in self._passes])
 
     def _line(self, code: str, like: cst.SimpleStatementLine | None) -> cst.SimpleStatementLine:
         line = cst.parse_statement(code)
@@ -152,6 +164,6 @@ class _Transformer(cst.CSTTransformer):
         if not isinstance(updated_node.body, cst.IndentedBlock):
             return updated_node
         self._note(original_node, MODIFY, "the autocast block is unwrapped: amp.initialize casts", HIGH)
-        body = list(updated_node.body.body)
+        body: list[Any] = list(updated_node.body.body)
         body[0] = body[0].with_changes(leading_lines=[*updated_node.leading_lines, *body[0].leading_lines])
         return cst.FlattenSentinel(body)

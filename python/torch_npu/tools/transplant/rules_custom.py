@@ -90,9 +90,7 @@ class CustomRuleEdits:
 
     def _rename(self, binding: Binding, rule: NameRule, message: str) -> None:
         node = binding.value
-        if isinstance(node, cst.FunctionDef):
-            self.edits.replace(node.name, rule.new, message, HIGH, _PRIORITY)
-        elif isinstance(node, cst.ImportAlias) and isinstance(node.name, cst.Name):
+        if isinstance(node, (cst.FunctionDef, cst.ImportAlias)) and isinstance(node.name, cst.Name):
             self.edits.replace(node.name, rule.new, message, HIGH, _PRIORITY)
 
     def _module(self, rule: NameRule) -> None:

@@ -7,19 +7,23 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from .changes import HIGH, LOW, MEDIUM, Use
+from .changes import HIGH, LOW, MEDIUM
 from .contexts import Context, context, option_name
 from .edits import Edits
 from .flow import Flow, convertible, literal_text
+from .libraries import GPU_LIBRARIES
 from .literals import BACKEND, DEVICE, VARIABLES, is_indexed_device, is_tensor_type, names_backend, names_device, variables
 from .model import Model, Node, Place, Scope, dotted, string_value
 from .names import FOREIGN, TORCH, USER, Names
 from .project import Project
 from .target import Agnostic, Npu
+from .words import words
 
 # Qualified name -> its last part on npu.
 RENAMED = {
     "torch.cuda": "npu",
+    "torch.cuda.nvtx": "mstx",
+    "torch.cuda.nvtx.range": "mstx_range",
     "torch.cuda.CUDAGraph": "NPUGraph",
     "torch.cuda.CUDAPluggableAllocator": "NPUPluggableAllocator",
     "torch.npu.CUDAGraph": "NPUGraph",
@@ -34,19 +38,8 @@ RENAMED = {
     "torch.distributed.Backend.NCCL": "HCCL",
 }
 _DOTTED = re.compile(r"torch\.cuda(\.\w+)*(\(\))?")
-_EVALUATED = frozenset("eval exec import_module __import__ patch setattr getattr delattr compile".split())
-_GPU_LIBRARIES = {
-    "cupy": "CuPy runs on CUDA only: use numpy or torch",
-    "pycuda": "PyCUDA runs on CUDA only: write the kernel with operators of torch",
-    "pynvml": "pynvml reads NVIDIA devices: use npu-smi or torch.npu.mem_get_info",
-    "tensorrt": "TensorRT runs on NVIDIA devices only",
-    "nvidia.dali": "DALI runs on NVIDIA devices only: use torchvision transforms",
-    "numba.cuda": "kernels of numba.cuda run on CUDA only: write them with operators of torch",
-    "flash_attn": "flash_attn is built for CUDA: use torch.nn.functional.scaled_dot_product_attention",
-    "xformers": "xformers' kernels are built for CUDA: use torch.nn.functional.scaled_dot_product_attention",
-    "bitsandbytes": "bitsandbytes' kernels are built for CUDA",
-}
-_QUESTIONS = frozenset("startswith endswith find index count replace split partition removeprefix".split())
+_EVALUATED = words("eval exec import_module __import__ patch setattr getattr delattr compile")
+_QUESTIONS = words("startswith endswith find index count replace split partition removeprefix")
 _EXTENSIONS = frozenset(("torch.utils.cpp_extension.CUDAExtension", "torch.utils.cpp_extension.load_inline"))
 
 
@@ -59,8 +52,8 @@ class DeviceRules:
         self.edits = edits
         self.target = target
         self.uses: list[tuple[str, Node]] = []
-        self.handled: set[Node] = set()
-        """Literals that another rule has decided."""
+        self.skipped: set[Node] = set()
+        """Nodes torch.cuda that another rule has replaced."""
         self._own_cuda = False
         self._own_is_cuda = "is_cuda" in model.attribute_values or "is_cuda" in model.functions
         self._imports_torch = any(name.startswith("torch") for name in _imported(model)) or bool(model.star_imports)
@@ -105,6 +98,8 @@ class DeviceRules:
             if isinstance(node, cst.Import):
                 for alias in node.names:
                     self._module_path(alias.name)
+                    if dotted(alias.name).startswith("torch.cuda."):
+                        self.uses.append((_on_npu(dotted(alias.name)), alias))
                     self._library(alias, dotted(alias.name))
                 continue
             origin = dotted(node.module)
@@ -124,8 +119,12 @@ class DeviceRules:
                     self.uses.append((_on_npu(qualified), alias))
 
     def _module_path(self, node: Node | None) -> None:
+        """The path of an import: torch.cuda.amp."""
         while isinstance(node, cst.Attribute):
-            if dotted(node) == "torch.cuda":
+            name = dotted(node)
+            if name == "torch.cuda.nvtx" and not isinstance(self.target, Agnostic):
+                self.edits.replace(node.attr, "mstx", "torch.cuda.nvtx -> torch.npu.mstx", HIGH)
+            if name == "torch.cuda" and node not in self.skipped:
                 if isinstance(self.target, Agnostic):
                     self.edits.todo(node, "this import of torch.cuda has no device-agnostic form: use torch.get_device_module()")
                 else:
@@ -164,7 +163,7 @@ class DeviceRules:
                 yield root, place.scope
 
     def _library(self, node: Node, name: str) -> None:
-        for library, tip in _GPU_LIBRARIES.items():
+        for library, tip in GPU_LIBRARIES.items():
             if name == library or name.startswith(f"{library}."):
                 self.edits.todo(node, tip)
 
@@ -185,16 +184,16 @@ class DeviceRules:
             self._is_cuda(last, place)
         elif last.attr.value == "cuda" and qualified is None and not _is_stored(place):
             self._cuda(last, place)
-        elif qualified is not None and last.attr.value == "cuda":
-            # A name of another module: cupy.cuda, or an instance that the project exports.
-            if self._is_called(place) and self.names.kind(last.value, place.scope) not in (FOREIGN, USER):
-                self._cuda(last, place)
+        elif qualified is not None and last.attr.value == "cuda" and self._is_called(place):
+            self._cuda(last, place)  # an instance that another module of the project exports
 
     def _torch_chain(self, place: Place, chain: list[cst.Attribute], qualified: str) -> None:
         start = qualified
         for attribute in chain:
             qualified = f"{qualified}.{attribute.attr.value}"
             new = RENAMED.get(qualified)
+            if attribute in self.skipped:
+                continue
             if qualified == "torch.cuda":
                 self.target.module(self.edits, attribute, HIGH)
             elif new is not None:
@@ -207,7 +206,7 @@ class DeviceRules:
 
     def _plain_name(self, place: Place) -> None:
         """Functions that were imported by name: `from torch.nn.functional import pad` and then pad(x)."""
-        if place.path and isinstance(place.path[-1], cst.Call) and place.path[-1].func is place.node:
+        if self._is_called(place):
             bindings = place.scope.find(place.node.value)
             if bindings and bindings[0].kind == "import" and bindings[0].qualified.startswith("torch."):
                 self.uses.append((_on_npu(bindings[0].qualified), place.node))
@@ -221,9 +220,7 @@ class DeviceRules:
         if kind in (USER, FOREIGN):
             return
         if call is None:
-            if kind == TORCH and not isinstance(node.value, cst.Name):
-                self.target.method(self.edits, None, node, MEDIUM)
-            elif kind == TORCH and "cuda" not in self.model.attribute_values:
+            if kind == TORCH and (not isinstance(node.value, cst.Name) or "cuda" not in self.model.attribute_values):
                 self.target.method(self.edits, None, node, MEDIUM)
             return
         assert isinstance(call, cst.Call)
@@ -265,8 +262,6 @@ class DeviceRules:
 
     def _string(self, place: Place) -> None:
         node = place.node
-        if node in self.handled:
-            return
         text = literal_text(node) or ""
         if "CUDA_" in text or "NCCL_" in text:
             self._variable(place, text)
@@ -301,7 +296,9 @@ class DeviceRules:
         exact = text in VARIABLES
         command = any(f"{name}=" in text for name in VARIABLES)
         if isinstance(place.node, cst.SimpleString) and (exact or command):
-            confidence = HIGH if where.kind == "environment" or where.name in ("get", "getenv", "setdefault", "putenv", "pop") else MEDIUM
+            confidence = (
+                HIGH if where.kind == "environment" or where.name in ("get", "getenv", "setdefault", "putenv", "pop") else MEDIUM
+            )
             quoted = f"{place.node.prefix}{place.node.quote}{new}{place.node.quote}"
             self.edits.replace(place.node, quoted, f"{text!r} -> {new!r}", confidence)
         elif isinstance(place.node, cst.FormattedString) and command:
@@ -316,7 +313,11 @@ class DeviceRules:
         if where.name == "methodcaller" and where.position == 0 and text == "cuda":
             self.edits.replace(place.node, '"npu"', "methodcaller('cuda') -> 'npu'", MEDIUM)
             return True
-        if where.name not in ("getattr", "hasattr", "setattr", "delattr") or where.position != 1 or text not in ("cuda", "is_cuda"):
+        if (
+            where.name not in ("getattr", "hasattr", "setattr", "delattr")
+            or where.position != 1
+            or text not in ("cuda", "is_cuda")
+        ):
             return False
         receiver = call.args[0].value
         qualified = self.names.qualify(receiver, place.scope)
@@ -324,7 +325,9 @@ class DeviceRules:
         called = any(isinstance(each, cst.Call) and each.func is call for each in place.path)
         same = dotted(receiver)
         used = text == "is_cuda" or any(
-            isinstance(each.node.func, cst.Attribute) and each.node.func.attr.value == "cuda" and dotted(each.node.func.value) == same
+            isinstance(each.node.func, cst.Attribute)
+            and each.node.func.attr.value == "cuda"
+            and dotted(each.node.func.value) == same
             for each in self.model.calls
         )
         if qualified == "torch" and text == "cuda" and isinstance(self.target, Agnostic):
@@ -332,7 +335,9 @@ class DeviceRules:
         elif qualified == "torch" or kind == TORCH or (kind is None and qualified is None and (called or (used and same))):
             quote = place.node.quote if isinstance(place.node, cst.SimpleString) else '"'
             new = text.replace("cuda", "npu")
-            self.edits.replace(place.node, f"{quote}{new}{quote}", f"{text!r} -> {new!r}", HIGH if qualified == "torch" else MEDIUM)
+            self.edits.replace(
+                place.node, f"{quote}{new}{quote}", f"{text!r} -> {new!r}", HIGH if qualified == "torch" else MEDIUM
+            )
         return True
 
     def _dotted(self, place: Place, where: Context, text: str) -> None:
@@ -367,7 +372,16 @@ class DeviceRules:
             return ""
         if kind == DEVICE and (is_indexed_device(text) or is_tensor_type(text)) and self._imports_torch:
             return MEDIUM
-        if where.kind == "argument" and where.name in ("eval", "exec", "open", "join", "Path", "import_module", "find_library", "add_mark"):
+        if where.kind == "argument" and where.name in (
+            "eval",
+            "exec",
+            "open",
+            "join",
+            "Path",
+            "import_module",
+            "find_library",
+            "add_mark",
+        ):
             return ""
         return LOW
 
@@ -393,14 +407,11 @@ def _formatting(place: Place) -> Node:
     """The whole of "cuda:%d" % index, "cuda:" + str(index) or "cuda:{}".format(index)."""
     node: Node = place.node
     for parent in reversed(place.path):
-        if isinstance(parent, cst.BinaryOperation) and parent.left is node:
-            node = parent
-        elif isinstance(parent, cst.Attribute) and parent.attr.value == "format" and parent.value is node:
-            node = parent
-        elif isinstance(parent, cst.Call) and parent.func is node:
-            node = parent
-        else:
+        formats = isinstance(parent, cst.Attribute) and parent.attr.value == "format" and parent.value is node
+        added = isinstance(parent, cst.BinaryOperation) and parent.left is node
+        if not (added or formats or (isinstance(parent, cst.Call) and parent.func is node)):
             break
+        node = parent
     return node
 
 
@@ -421,7 +432,10 @@ def _code(node: Node) -> str:
 
 
 def _on_npu(qualified: str) -> str:
-    return re.sub(r"^torch\.cuda\b", "torch.npu", qualified)
+    """The name after all rules of RENAMED."""
+    parts = qualified.split(".")
+    new = [RENAMED.get(".".join(parts[: index + 1]), part) for index, part in enumerate(parts)]
+    return ".".join(new)
 
 
 def _imported(model: Model) -> Iterator[str]:
@@ -430,8 +444,3 @@ def _imported(model: Model) -> Iterator[str]:
             yield from (dotted(alias.name) for alias in place.node.names)
         elif not place.node.relative:
             yield dotted(place.node.module)
-
-
-def uses(rules: DeviceRules, line: object) -> list[Use]:
-    assert callable(line)
-    return [Use(name, line(node)) for name, node in rules.uses]

@@ -12,9 +12,10 @@ import libcst as cst
 
 from .changes import HIGH, LOW, MEDIUM
 from .edits import Edits
-from .model import Model, Node, Place, Scope, dotted
+from .model import Model, Node, Place, Scope, children, dotted
 from .names import Names
 from .rules_specify import entry_point
+from .words import words
 
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 _SAMPLER = "torch.utils.data.distributed.DistributedSampler"
@@ -22,14 +23,18 @@ _PARALLEL = frozenset(("torch.nn.DataParallel", "torch.nn.parallel.DataParallel"
 _WRAPPERS = frozenset((_DDP, "apex.parallel.DistributedDataParallel"))
 _EVALUATION = re.compile(r"(?i)val|test|eval|infer")
 # Attributes that a DistributedDataParallel object has itself.
-_OWN = frozenset(
-    "train eval parameters named_parameters zero_grad forward module modules named_modules children named_children to npu cuda cpu "
-    "half float double type apply requires_grad_ training no_sync register_forward_hook register_full_backward_hook buffers "
-    "named_buffers require_backward_grad_sync __class__".split()
+_OWN = words(
+    "train eval parameters named_parameters zero_grad forward module modules named_modules children named_children "
+    "to npu cuda cpu half float double type apply requires_grad_ training no_sync register_forward_hook "
+    "register_full_backward_hook buffers named_buffers require_backward_grad_sync __class__"
 )
+_WRAP = """\
+{0} = {1}(
+    {0}.npu(), device_ids=[torch.npu.current_device()], broadcast_buffers=False
+)"""
 _START = """\
 if not torch.distributed.is_initialized():
-    torch.npu.set_device(int(os.environ.get("LOCAL_RANK", os.environ.get("NPU_CALCULATE_DEVICE", "0"))))
+    torch.npu.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     torch.distributed.init_process_group("hccl")"""
 
 
@@ -42,6 +47,7 @@ class DistributedRules:
         self.target = target
         self.is_main = is_main
         self.needed: set[str] = set()
+        self._statements: dict[Node, int] = {}
 
     def run(self) -> set[str]:
         if self.is_main and not self._calls("torch.distributed.init_process_group"):
@@ -83,7 +89,7 @@ class DistributedRules:
             self.edits.todo(call, "give this DataLoader a DistributedSampler: assign its dataset to a name first")
             return []
         self._use_sampler(call, shuffle, given, dataset, shuffled)
-        self.needed |= {"torch", "import torch.utils.data.distributed"}
+        self.needed.add("torch")
         return [(target, place.scope)] if target else []
 
     def _use_sampler(
@@ -135,7 +141,7 @@ class DistributedRules:
         for each in assigned:
             self._drop_parallel(each)
         statement = self._after_moves(place)
-        wrap = f"{self.target} = {_DDP}(\n    {self.target}.npu(), device_ids=[torch.npu.current_device()], broadcast_buffers=False\n)"
+        wrap = _WRAP.format(self.target, _DDP)
         self.edits.after(statement, wrap, f"wrap {self.target} in DistributedDataParallel", HIGH)
         self.needed.add("torch")
         self._module_attributes(scope, place.node)
@@ -161,48 +167,36 @@ class DistributedRules:
 
     def _module_attributes(self, scope: Scope, wrapped: Node) -> None:
         """Attributes of the model itself are those of model.module from here on."""
-        seen = False
-        order = {id(place.node): index for index, place in enumerate(self.model.attributes)}
-        inside = {id(node) for node in _chain_nodes(wrapped)}
-        for place in sorted(self.model.attributes, key=lambda place: order[id(place.node)]):
-            seen = seen or id(place.node) in inside
+        for place in self.model.attributes:
             root = place.node
             previous = root
             while isinstance(root, cst.Attribute):
                 previous, root = root, root.value
             if not (isinstance(root, cst.Name) and root.value == self.target and place.scope is scope):
                 continue
-            if previous.attr.value in _OWN or id(place.node) in inside or self._is_before(place, wrapped):
+            if previous.attr.value in _OWN or self._is_before(place, wrapped):
                 continue
             self.edits.insert(root, "end", ".module", f"{self.target}.{previous.attr.value} is that of the wrapped model", MEDIUM)
+        for place in self.model.calls:
+            first = place.node.args[0].value if place.node.args else None
+            asks = dotted(place.node.func) in ("hasattr", "getattr", "setattr") and isinstance(first, cst.Name)
+            if asks and first.value == self.target and place.scope is scope and not self._is_before(place, wrapped):  # type: ignore[union-attr]
+                self.edits.insert(first, "end", ".module", "attributes of the wrapped model", MEDIUM)  # type: ignore[arg-type]
 
     def _is_before(self, place: Place, wrapped: Node) -> bool:
-        for statement in _statements(self.model.module):
-            if statement is wrapped:
-                return False
-            if statement in place.path:
-                return True
-        return False
+        if not self._statements:
+            self._statements = {statement: index for index, statement in enumerate(_statements(self.model.module))}
+        own = [self._statements[node] for node in place.path if node in self._statements]
+        return bool(own) and own[-1] <= self._statements[wrapped]
 
 
 def _statements(node: Node) -> list[Node]:
-    from .model import children
-
     found: list[Node] = []
     for child in children(node):
         if isinstance(child, cst.BaseSmallStatement):
             found.append(child)
         else:
             found += _statements(child)
-    return found
-
-
-def _chain_nodes(node: Node) -> list[Node]:
-    from .model import children
-
-    found = [node]
-    for child in children(node):
-        found += _chain_nodes(child)
     return found
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import os
+import resource
+import signal
 import sys
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +22,10 @@ from .project import Project, add
 from .settings import Settings
 
 _RECURSION = 20_000
-_SMALL = 8
-"""So few files are converted in this process."""
+SECONDS = 20
+"""Processor time for one file. The parser's time grows with the square of the length of an expression."""
+_STACK = 100 << 20
+"""Bytes that the stack of a process may grow to; the parser is recursive."""
 
 
 def read_project(root: Path, files: list[str]) -> Project:
@@ -37,66 +44,90 @@ def read_project(root: Path, files: list[str]) -> Project:
 def run(
     root: Path, target: Path, files: list[str], settings: Settings, project: Project, jobs: int, done: Callable[[], None]
 ) -> Iterator[FileResult]:
-    """Converts files below root and writes those that change below target. The text of a result is None if it is unchanged."""
-    wanted = [file for file in files if sources.wants(file)]
-    sys.setrecursionlimit(max(_RECURSION, sys.getrecursionlimit()))
-    worker = Worker(root, target, settings, project)
-    if jobs < 2 or len(wanted) <= _SMALL:
-        for file in wanted:
-            yield worker.convert(file)
-            done()
-        return
-    yield from _parallel(worker, wanted, jobs, done)
+    """Converts files below root and writes those that change below target. The results have no text; it is "" if it changed.
 
-
-def _parallel(worker: Worker, files: list[str], jobs: int, done: Callable[[], None]) -> Iterator[FileResult]:
-    """Forks processes that take files one by one.
-
-    No thread is used, unlike in multiprocessing.Pool: this module runs while torch_npu is being imported, so that another thread
-    would wait for the import lock for ever.
+    The files are converted in forked processes, because the parser may crash on files that are nested very deeply. No thread is
+    used, unlike in multiprocessing.Pool: this module runs while torch_npu is being imported, so that another thread would wait
+    for the import lock for ever.
     """
-    context = multiprocessing.get_context("fork")
-    following = context.Value("q", 0)
-    pipes = {}
-    for _ in range(jobs):
-        receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=_serve, args=(worker, files, following, sender), daemon=True)
-        process.start()
-        sender.close()
-        pipes[receiver] = process
+    wanted = [file for file in files if sources.wants(file)]
+    pool = _Pool(Worker(root, target, settings, project), wanted)
     waiting: dict[int, FileResult] = {}
     position = 0
     try:
-        while position < len(files):
-            for ready in multiprocessing.connection.wait(list(pipes)):
-                assert isinstance(ready, multiprocessing.connection.Connection)
-                try:
-                    index, result = ready.recv()
-                except EOFError:
-                    pipes.pop(ready).join()
-                    if not pipes and position + len(waiting) < len(files):
-                        raise OSError("a process that converts files died") from None
-                    continue
-                waiting[index] = result
+        for _ in range(min(jobs, len(wanted))):
+            pool.start()
+        while position < len(wanted):
+            waiting.update(pool.results())
             while position in waiting:
                 yield waiting.pop(position)
                 done()
                 position += 1
     finally:
-        for process in pipes.values():
+        pool.stop()
+
+
+class _Pool:
+    def __init__(self, worker: Worker, files: list[str]) -> None:
+        self.worker = worker
+        self.files = files
+        self.context = multiprocessing.get_context("fork")
+        self.following = self.context.Value("q", 0)
+        self.processes: dict[Connection, Any] = {}
+        self.current: dict[Connection, int] = {}
+
+    def start(self) -> None:
+        receiver, sender = self.context.Pipe(duplex=False)
+        process = self.context.Process(target=_serve, args=(self.worker, self.files, self.following, sender), daemon=True)
+        process.start()
+        sender.close()
+        self.processes[receiver] = process
+
+    def results(self) -> Iterator[tuple[int, FileResult]]:
+        """Waits for results. A process that died gives the result of its file, and is replaced."""
+        for ready in multiprocessing.connection.wait(list(self.processes)):
+            assert isinstance(ready, Connection)
+            try:
+                index, result = ready.recv()
+            except EOFError:
+                process = self.processes.pop(ready)
+                process.join()
+                lost = self.current.pop(ready, None)
+                if lost is not None:
+                    late = process.exitcode == -signal.SIGPROF
+                    reason = f"it takes more than {SECONDS} s" if late else "the parser crashed; it is nested too deeply"
+                    yield lost, FileResult(self.files[lost], problem=reason)
+                    self.start()
+                continue
+            if result is None:
+                self.current[ready] = index
+            else:
+                del self.current[ready]
+                yield index, result
+
+    def stop(self) -> None:
+        for process in self.processes.values():
             process.terminate()
             process.join()
 
 
-def _serve(worker: Worker, files: list[str], following: Any, sender: multiprocessing.connection.Connection) -> None:
+def _serve(worker: Worker, files: list[str], following: Any, sender: Connection) -> None:
+    faulthandler.disable()  # a crash of the parser is reported by the parent
+    sys.setrecursionlimit(max(_RECURSION, sys.getrecursionlimit()))
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_STACK, (_STACK if hard == resource.RLIM_INFINITY else min(_STACK, hard), hard))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process, also within the parser
     while True:
         with following.get_lock():
             index = following.value
             following.value += 1
         if index >= len(files):
-            sender.close()
             return
+        sender.send((index, None))
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         result = worker.convert(files[index])
+        signal.setitimer(signal.ITIMER_PROF, 0)
         result.text = "" if result.text is not None else None  # the text is on disk
         sender.send((index, result))
 

@@ -55,7 +55,7 @@ class Session:
         if options.in_place:
             return self._in_place(settings)
         target, single = self._target()
-        created = _create(target.parent)
+        new_folders = _create(target.parent)
         try:
             staged = output.stage(target.parent)
             try:
@@ -68,9 +68,9 @@ class Session:
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
         except BaseException:
-            for folder in created:
-                if folder.is_dir() and not any(folder.iterdir()):
-                    folder.rmdir()
+            for each in new_folders:
+                if each.is_dir() and not any(each.iterdir()):
+                    each.rmdir()
             raise
         return self._finish(report, target)
 
@@ -113,7 +113,9 @@ class Session:
         try:
             answers = support.ask(set(SIMILAR))
         except support.Unavailable as error:
-            raise BadInput(f"-sim needs torch_npu to know what is not supported: {error}; or give the version with -v 1.8.1") from None
+            raise BadInput(
+                f"-sim needs torch_npu to know what is not supported: {error}; or give the version with -v 1.8.1"
+            ) from None
         return frozenset(name for name, answer in answers.items() if answer.status in ("unsupported", "fallback"))
 
     # where the result goes
@@ -248,7 +250,9 @@ class Session:
                 lines = difflib.unified_diff(
                     old_text.splitlines(keepends=True), new_text.splitlines(keepends=True), f"a/{file}", f"b/{file}"
                 )
-                sys.stdout.writelines(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+                sys.stdout.writelines(
+                    line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+                )
 
     def _finish(self, report: Report, target: Path | None) -> int:
         stream = sys.stderr if target is None else sys.stdout
@@ -279,7 +283,12 @@ class _Progress:
         if self.shown and (self.count % 5 == 0 or self.count == self.total):
             filled = 30 * self.count // self.total
             bar = "#" * filled + "." * (30 - filled)
-            print(f"\r[Progress: {100 * self.count / self.total:6.2f}%] {bar} {self.count}/{self.total}", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r[Progress: {100 * self.count / self.total:6.2f}%] {bar} {self.count}/{self.total}",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def end(self) -> None:
         if self.shown:

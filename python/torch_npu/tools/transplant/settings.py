@@ -22,3 +22,8 @@ class Settings:
     rules: CustomRules = field(default_factory=CustomRules)
     replaceable: frozenset[str] = frozenset()
     """Functions that npu does not support and --similar may replace."""
+
+    @property
+    def one_device(self) -> bool:
+        """Whether each process has one device, so that device names lose their index."""
+        return self.specify_device or self.distributed

@@ -34,7 +34,9 @@ def exists(name):
 
 def answer(name):
     if not exists(name):
-        return ["unsupported", "torch_npu has no " + name] if name.startswith("torch.npu.") else ["unknown", "torch has no " + name]
+        if name.startswith("torch.npu."):
+            return ["unsupported", "torch_npu has no " + name]
+        return ["unknown", "torch has no " + name]
     if api_support is None or name.startswith("torch.npu"):
         return ["supported", ""]
     found = api_support(name)

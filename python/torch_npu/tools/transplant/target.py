@@ -15,12 +15,13 @@ PREAMBLE = 'DEVICE_TYPE = torch.accelerator.current_accelerator().type if torch.
 
 
 class Npu:
-    """"cuda" becomes "npu", .cuda() becomes .npu(), torch.cuda becomes torch.npu."""
+    """ "cuda" becomes "npu", .cuda() becomes .npu(), torch.cuda becomes torch.npu."""
 
     import_line = "import torch_npu"
 
-    def __init__(self, drop_index: bool = False, version: str = "") -> None:
+    def __init__(self, drop_index: bool = False, version: str = "", scripted: bool = False) -> None:
         self.drop_index = drop_index
+        self.scripted = scripted
         if version.startswith("1.5"):
             self.import_line = "import torch.npu"
 
@@ -41,6 +42,10 @@ class Npu:
                 edits.replace(first, "npu" + first.value[len("cuda") :], message, confidence)
 
     def method(self, edits: Edits, call: cst.Call | None, attribute: cst.Attribute, confidence: str) -> None:
+        if self.scripted and call is not None and not call.args:
+            edits.replace(attribute.attr, "to", ".cuda() -> .to('npu'), which TorchScript knows", confidence)
+            edits.insert(call, "before_end", '"npu"', "", confidence)
+            return
         edits.replace(attribute.attr, "npu", ".cuda -> .npu", confidence)
         if self.drop_index and call is not None and call.args and call.args[0].keyword is None and not call.args[0].star:
             edits.remove(call.args[0], "the index of .cuda() is dropped: the current device", confidence, 1)
@@ -90,9 +95,12 @@ class Agnostic:
         edits.replace(attribute.attr, "to", ".cuda() -> .to(DEVICE_TYPE)", confidence)
         positional = [arg for arg in call.args if arg.keyword is None or arg.keyword.value == "device"]
         if positional:
+            if isinstance(positional[0].value, cst.Integer):
+                new = f'f"{{{TYPE}}}:{positional[0].value.value}"'
+                edits.replace(positional[0].value, new, "the index of the accelerator", confidence)
             return
         if call.args:
-            edits.insert(call.args[0], "start", f"{TYPE}, ", ".cuda() -> .to(DEVICE_TYPE)", confidence)
+            edits.insert(call.args[0], "outer_start", f"{TYPE}, ", ".cuda() -> .to(DEVICE_TYPE)", confidence)
         else:
             edits.insert(call, "before_end", TYPE, ".cuda() -> .to(DEVICE_TYPE)", confidence)
 

@@ -1,0 +1,1 @@
+"""Speed and memory of the transplant tool on a generated project."""

@@ -1,0 +1,11 @@
+import argparse
+
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true", default=False)
+args = parser.parse_args()
+use_cuda = not args.no_cuda and torch.cuda.is_available()
+args.cuda = use_cuda
+kwargs = {"num_workers": 1, "pin_memory": True} if args.cuda else {}
+device = torch.device("cuda" if use_cuda else "cpu")

@@ -1,0 +1,21 @@
+import torch_npu
+import torch
+
+
+def pick(fast):
+    if fast:
+        return "npu"
+    return "cpu"
+
+
+def place(x, where):
+    return x.to(where)
+
+
+def show(text):
+    print(text)
+
+
+x = place(torch.ones(2), "npu")
+y = torch.ones(2).to(pick(True))
+show("cuda")

@@ -1,0 +1,3 @@
+from .common import torch
+
+x = torch.zeros(2).npu()

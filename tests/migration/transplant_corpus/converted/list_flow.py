@@ -1,0 +1,10 @@
+import torch
+
+places = ["cuda:0", "cuda:1", "cpu"]
+for place in places:
+    print(torch.zeros(1).to(place))
+for index, where in enumerate(["cuda", "cpu"]):
+    torch.zeros(1, device=where)
+first = torch.zeros(1).to(places[0])
+labels = ["cuda", "cpu"]
+print(labels)

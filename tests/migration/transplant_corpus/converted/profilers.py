@@ -1,0 +1,8 @@
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+    pass
+with torch.autograd.profiler.profile(use_cuda=True) as prof:
+    pass
+print(prof.key_averages().table(sort_by="self_cuda_time_total"))

@@ -1,0 +1,16 @@
+import torch
+
+
+def fake(torch):
+    return torch.cuda.is_available()
+
+
+def local():
+    cuda = Car()
+    cuda.start()
+    torch = Library()
+    return torch.cuda
+
+
+def real():
+    return torch.cuda.is_available()

@@ -1,0 +1,4 @@
+from torch import *
+
+d = device("cuda")
+x = zeros(2, device="cuda:1")

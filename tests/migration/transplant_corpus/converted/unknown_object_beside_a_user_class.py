@@ -1,0 +1,13 @@
+import torch
+
+
+class Engine:
+    def cuda(self):
+        return "an engine"
+
+
+def start(something):
+    return something.cuda()
+
+
+x = torch.ones(1).to("cuda")
