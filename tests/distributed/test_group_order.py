@@ -103,7 +103,7 @@ def barriers(rank):
 def refusal(rank, kind):
     """The text of a refused call; afterwards the group is usable."""
     whole = torch.zeros(8, 2, 4, 4, device=rank.device)
-    other = torch.zeros(8, 2, 4, 4, device=rank.device, memory_format=torch.channels_last)
+    other = torch.zeros(8, 2, 4, 4, device=rank.device).to(memory_format=torch.channels_last)
     part = whole[:4]
     calls = {
         "all_to_all_single in place": lambda: dist.all_to_all_single(whole, whole),
