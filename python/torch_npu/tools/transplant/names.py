@@ -94,13 +94,20 @@ class Names:
     def _binding(self, name: str, binding: Binding, depth: int) -> str | None:
         """The qualified name, an empty string for a placeholder such as `torch = None`, or None."""
         if binding.kind == "import":
-            return _canonical(binding.qualified)
+            return self._imported(binding)
         if binding.kind == "assign":
             if isinstance(binding.value, cst.Name) and binding.value.value in ("None", name):
                 return ""
             if isinstance(binding.value, (cst.Name, cst.Attribute, cst.Call)):
                 return self.qualify(binding.value, binding.scope, depth + 1)
         return None
+
+    def _imported(self, binding: Binding) -> str:
+        """The qualified name of an import. `from .common import torch` gives torch, `import horovod.torch` does not."""
+        origin, _, name = binding.qualified.rpartition(".")
+        of_project = origin.startswith(".") or binding.qualified.split(".")[0] in self.project.modules
+        plain = isinstance(binding.value, cst.ImportAlias) and isinstance(binding.value.name, cst.Name)
+        return "torch" if name == "torch" and origin and plain and of_project else binding.qualified
 
     def _unbound(self, name: str) -> str | None:
         if self._torch_star and name in _STAR:
@@ -159,7 +166,7 @@ class Names:
 
     def _kind_of_binding(self, name: str, binding: Binding, depth: int) -> str | None:
         if binding.kind == "import":
-            return self._kind_of_qualified(_canonical(binding.qualified))
+            return self._kind_of_qualified(self._imported(binding))
         if binding.kind == "assign":
             if isinstance(binding.value, cst.Name) and binding.value.value == "None":
                 return "placeholder"
@@ -248,13 +255,6 @@ class Names:
         if not root or root in self.project.classes or qualified.rsplit(".", 1)[-1] in self.project.classes:
             return None
         return FOREIGN if root in _OTHER_GPU_LIBRARIES or root == "builtins" else None
-
-
-def _canonical(qualified: str) -> str:
-    """`from .common import torch` and `from pkg.common import torch` give torch."""
-    if not qualified.startswith("torch") and qualified.rsplit(".", 1)[-1] == "torch":
-        return "torch"
-    return qualified
 
 
 def _same_origin(one: str, other: str) -> bool:

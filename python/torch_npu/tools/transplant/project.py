@@ -33,6 +33,8 @@ class ClassFacts:
 @dataclass
 class Project:
     classes: dict[str, list[ClassFacts]] = field(default_factory=lambda: defaultdict(list))
+    modules: set[str] = field(default_factory=set)
+    """Names of the files and folders of the project."""
     uses_torch: bool = False
     parameters: dict[str, list[tuple[str, ...]]] = field(default_factory=lambda: defaultdict(list))
     """Function or method name -> the parameters of each definition, without self."""

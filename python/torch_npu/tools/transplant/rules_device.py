@@ -353,6 +353,8 @@ class DeviceRules:
     def _confidence(self, place: Place, where: Context, kind: str, text: str) -> str:
         """How sure it is, by what receives it, that the string names a device; empty: certainly not."""
         fits = names_device if kind == DEVICE else names_backend
+        if not (self._imports_torch or self.project.uses_torch):
+            return LOW
         if where.kind == "text" or (where.kind == "keyword" and where.name in ("dest", "name", "metavar")):
             return ""
         if where.kind in ("assign", "parameter", "return", "value", "keyword") and fits(where.name):

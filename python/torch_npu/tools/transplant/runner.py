@@ -32,6 +32,7 @@ def read_project(root: Path, files: list[str]) -> Project:
     project = Project()
     for file in files:
         if file.endswith(".py"):
+            project.modules.update(file.removesuffix(".py").split("/"))
             try:
                 content = (root / file).read_bytes()
                 if len(content) <= sources.LIMIT:

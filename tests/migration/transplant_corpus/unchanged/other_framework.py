@@ -1,0 +1,5 @@
+import jax
+
+device = "cuda"
+devices = jax.devices("cuda")
+config = {"device": "cuda", "backend": "nccl"}
