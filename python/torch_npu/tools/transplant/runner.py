@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -24,6 +25,8 @@ from .settings import Settings
 _RECURSION = 20_000
 SECONDS = 20
 """Processor time for one file. The parser's time grows with the square of the length of an expression."""
+_COLLECT = 10
+"""Files between two collections of garbage in a process."""
 _STACK = 100 << 20
 """Bytes that the stack of a process may grow to; the parser is recursive."""
 
@@ -118,6 +121,8 @@ def _serve(worker: Worker, files: list[str], following: Any, sender: Connection)
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_STACK, (_STACK if hard == resource.RLIM_INFINITY else min(_STACK, hard), hard))
+    gc.freeze()
+    gc.disable()  # collecting after some files instead saves a third of the time
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process, also within the parser
     while True:
         with following.get_lock():
@@ -129,6 +134,8 @@ def _serve(worker: Worker, files: list[str], following: Any, sender: Connection)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         result = worker.convert(files[index])
         signal.setitimer(signal.ITIMER_PROF, 0)
+        if index % _COLLECT == 0:
+            gc.collect()
         result.text = "" if result.text is not None else None  # the text is on disk
         sender.send((index, result))
 
