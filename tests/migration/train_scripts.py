@@ -52,6 +52,7 @@ def run(script, arguments, context):
 
 def main(way, folder, scripts):
     os.chdir(folder)
+    torch.set_num_threads(1)  # the networks are small: on a busy machine more threads mostly wait for each other
     for script, *arguments in json.loads(scripts):
         print(json.dumps(run(script, arguments, reference() if way == "cpu" else strictly_on_npu())), flush=True)
         gc.collect()

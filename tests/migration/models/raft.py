@@ -51,7 +51,7 @@ def train(args):
     scheduler = optim.lr_scheduler.OneCycleLR(
         optimizer, args.lr, 100, pct_start=0.05, cycle_momentum=False, anneal_strategy="linear"
     )
-    scaler = torch.cuda.amp.GradScaler(enabled=args.mixed_precision)
+    scaler = torch.cuda.amp.GradScaler(init_scale=args.init_scale, enabled=args.mixed_precision)
     for step, data_blob in enumerate(loader):
         optimizer.zero_grad()
         image1, image2, flow, valid = [x.cuda() for x in data_blob]
@@ -76,6 +76,7 @@ if __name__ == "__main__":
     parser.add_argument("--image_size", type=int, nargs="+", default=[128, 128])
     parser.add_argument("--gpus", type=int, nargs="+", default=[0])
     parser.add_argument("--mixed_precision", action="store_true")
+    parser.add_argument("--init_scale", type=float, default=1024.0, help="larger ones overflow in the first steps")
     parser.add_argument("--iters", type=int, default=3)
     parser.add_argument("--wdecay", type=float, default=5e-5)
     parser.add_argument("--epsilon", type=float, default=1e-4)
