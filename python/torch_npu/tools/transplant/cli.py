@@ -19,7 +19,8 @@ distributed -m FILE [-t VARIABLE] comes last: it converts a program for one GPU 
   -m, --main FILE                 the entry file (required)
   -t, --target_model VARIABLE     the variable of the model (default: model)
 
-exit status: 0 converted; 1 bad input or failure; 2 wrong arguments; 3 converted, but findings reach the level of --fail-on
+exit status: 0 converted; 1 bad input or failure; 2 wrong arguments; 3 converted, but findings reach the level of --fail-on,
+or --trace or --verify found a difference
 """
 _VERSIONS = re.compile(r"1\.(5|8|11)(\.\d+)?|2\.([0-9]|1[0-3])(\.\d+)?")
 
@@ -70,6 +71,8 @@ def parser() -> argparse.ArgumentParser:
         help="when the exit status is 3 (default: %(default)s)",
     )
     add("--no-support-check", action="store_true", help="do not ask torch_npu which functions are supported")
+    add("--trace", metavar="FILE", help="list the operators of this program of the project, run on fake tensors")
+    add("--verify", metavar="FILE", help="compare a training step of this program on npu with the original on the CPU")
     add("-j", "--jobs", type=_jobs, default=2, metavar="N", help="number of processes (default: %(default)s)")
     add("--tool-version", action="version", version=f"ms_fmk_transplt of torch_npu {__version__}")
     return result
@@ -122,6 +125,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         command.error("the option -o is missing: the folder that receives the result")
     if sum((options.dry_run, options.in_place, options.undo)) > 1:
         command.error("--dry-run, --in-place and --undo exclude each other")
+    if options.verify and (options.dry_run or options.in_place or options.undo):
+        command.error("--verify compares the input with the output, so it needs -o, without --dry-run, --in-place and --undo")
     if options.device_agnostic and (options.specify_device or options.distributed):
         command.error("--device-agnostic cannot be combined with -s or distributed")
     return options
@@ -143,7 +148,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
         "--version",
         "--report",
     }
-    with_value |= {"--fail-on", "-j", "--jobs"}
+    with_value |= {"--fail-on", "-j", "--jobs", "--trace", "--verify"}
     words = list(arguments)
     index = 0
     while index < len(words):

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from . import custom_rules, launcher, output, reports, runner, sources, support
+from . import custom_rules, launcher, output, program_checks, reports, runner, sources, support
 from .changes import FileResult, Finding
 from .output import BadInput
 from .reports import Report
@@ -46,14 +46,26 @@ class Session:
             count = output.undo(self.root, options.force)
             print(f"{count} files restored in {self.root}")
             return 0
+        traced = options.trace and program_checks.entry_file(self.root, options.trace, "--trace")
+        verified = options.verify and program_checks.entry_file(self.root, options.verify, "--verify")
+        status, target = self._run()
+        if traced and not program_checks.trace(self.root, traced):
+            status = status or 3
+        if verified and target is not None and not program_checks.verify(self.root, verified, target):
+            status = status or 3
+        return status
+
+    def _run(self) -> tuple[int, Path | None]:
+        """The exit status, and the folder or file with the result."""
+        options = self.options
         settings = self._settings()
         if options.dry_run:
             with tempfile.TemporaryDirectory(prefix="transplant_") as folder:
                 report = self._convert(Path(folder), settings)
                 self._print_diff(Path(folder))
-            return self._finish(report, None)
+            return self._finish(report, None), None
         if options.in_place:
-            return self._in_place(settings)
+            return self._in_place(settings), None
         target, single = self._target()
         new_folders = _create(target.parent)
         try:
@@ -72,7 +84,7 @@ class Session:
                 if each.is_dir() and not any(each.iterdir()):
                     each.rmdir()
             raise
-        return self._finish(report, target)
+        return self._finish(report, target), target
 
     def _settings(self) -> Settings:
         options = self.options
