@@ -48,18 +48,17 @@ void time_out(Operation& operation) {
 
 // True if the operation needs no more attention.
 bool check(Operation& operation) {
-  // A failure of the communicator after this operation is that of a later one, which gets the whole reason.
-  if (operation.is_done()) {
-    operation.note_done();
-    operation.release();
-    return true;
-  }
   const HcclResult error = operation.communicator->is_destroyed() ? HCCL_SUCCESS : operation.communicator->error();
   if (error != HCCL_SUCCESS) {
     operation.group->fail(
         c10::str("the communicator failed at or before ", operation.describe(), ": ", acl::describe_collective(error),
                  ". The next call that waits for the stream raises the whole reason"),
         c10d::ErrorType::COMM_ERROR);
+  }
+  if (operation.is_done()) {
+    operation.note_done();
+    operation.release();
+    return true;
   }
   if (options().error_handling == 0 || operation.timeout.count() <= 0 || operation.has_failed()) return false;
   if (std::chrono::steady_clock::now() - operation.started > operation.timeout) time_out(operation);

@@ -73,10 +73,10 @@ def test_a_scheduler_made_under_amp_still_steps_the_optimizer():
 
 
 def test_functions_that_others_replaced_later_are_left_to_them(monkeypatch):
+    monkeypatch.setattr(torch, "exp", torch.exp)  # put back at the end
     initialized("cpu", opt_level="O1")
     inner = torch.exp
-    monkeypatch.setattr(torch, "exp", lambda *args: inner(*args))
-    mine = torch.exp
+    torch.exp = mine = lambda *args: inner(*args)
     amp.uninitialize()
     assert torch.exp is mine
     with torch.autocast("cpu", dtype=torch.float16):
