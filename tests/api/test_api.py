@@ -39,7 +39,9 @@ def test_the_document_lists_what_each_name_offers(tmp_path):
     """In a process of its own: torch replaces methods of optimizer classes when they are first used."""
     command = [sys.executable, "-m", "tests.api", "--docs", str(tmp_path / "api.md")]
     subprocess.run(command, cwd=ROOT, check=True)
-    assert (ROOT / "docs" / "api.md").read_text() == (tmp_path / "api.md").read_text(), "run python -m tests.api --docs docs/api.md"
+    assert (ROOT / "docs" / "api.md").read_text() == (tmp_path / "api.md").read_text(), (
+        "run python -m tests.api --docs docs/api.md"
+    )
 
 
 NOT_OFFERED = {name: reason for name, (state, reason) in api.offers().items() if state == "not offered"}
