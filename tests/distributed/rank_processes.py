@@ -86,7 +86,8 @@ class Rank:
         """A store that all ranks share, with keys of its own for each name. The server is the process of pytest."""
         from torch import distributed as dist
 
-        store = dist.TCPStore("127.0.0.1", self.port, is_master=False, timeout=timeout)
+        store = dist.TCPStore("127.0.0.1", self.port, is_master=False, timeout=GROUP_TIMEOUT)  # to connect; that may take seconds
+        store.set_timeout(timeout)
         return dist.PrefixStore(name, store)
 
     def join(self, name="default", timeout=GROUP_TIMEOUT, **options):

@@ -209,6 +209,7 @@ def barriers(rank, kind):
     for step in range(3):
         if rank.rank == step % rank.world:
             store.set(f"entered {step}", "1")
+            store.get(f"entered {step}")  # set() does not wait for the server
         getattr(dist, kind)()
         assert store.check([f"entered {step}"])
 
