@@ -50,7 +50,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
 };
 
 Stubs stubs;
-[[maybe_unused]] const bool registered = (torch::profiler::impl::registerPrivateUse1Methods(&stubs), true);
+[[maybe_unused]] const bool stubs_registered = (torch::profiler::impl::registerPrivateUse1Methods(&stubs), true);
 
 }  // namespace
 }  // namespace torch_npu

@@ -1,4 +1,4 @@
-"""The profiler under the names of the vendor's package. It is torch.profiler, which records the host.
+"""The profiler under the names of the vendor's package. It is torch.profiler with records of the device.
 
     from torch_npu.profiler import profile, schedule, tensorboard_trace_handler
 
@@ -7,12 +7,12 @@
             train(batch)
             prof.step()
 
-It records operators with shapes, stacks, FLOPs and host times, and has the tables of torch.profiler (key_averages). The device
-(kernels, memory, metrics) is not recorded yet: options for it are checked and have no effect.
+A folder *_ascend_pt appears for each cycle (docs/profiling.md). The tables of torch.profiler (key_averages) work too.
 """
 
 from torch.profiler import ProfilerActivity
 
+from . import dynamic_profile
 from .experimental_config import (
     AiCMetrics,
     ExportType,
@@ -27,6 +27,7 @@ from .profiler import profile, tensorboard_trace_handler
 from .profiler_interface import supported_activities
 from .scheduler import ProfilerAction
 from .scheduler import Schedule as schedule
+from .single import time_operator
 
 __all__ = [
     "AiCMetrics",
@@ -36,6 +37,7 @@ __all__ = [
     "ProfilerActivity",
     "ProfilerLevel",
     "_ExperimentalConfig",
+    "dynamic_profile",
     "profile",
     "schedule",
     "supported_activities",
@@ -43,4 +45,5 @@ __all__ = [
     "supported_export_type",
     "supported_profiler_level",
     "tensorboard_trace_handler",
+    "time_operator",
 ]

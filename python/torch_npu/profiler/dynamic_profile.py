@@ -1,25 +1,196 @@
-"""Profiling that is started from outside of a running program: not offered yet."""
+"""Profiling that is started from outside of a running program, by a change of the file profiler_config.json.
+
+    dynamic_profile.init("folder")      # writes folder/profiler_config.json if it is missing
+    for batch in loader:
+        train(batch)
+        dynamic_profile.step()          # looks at the file every 2 seconds
+
+When the file changes, the next `warmup` steps are skipped and `active` steps are recorded to prof_dir. start(path) reads a file
+at once. A wrong file is a warning, never an error, so that a training continues.
+
+    PROF_CONFIG_PATH=folder python train.py      # the same for a program without these calls
+
+Then a step ends with each step() of the first optimizer that the program uses.
+"""
 
 from __future__ import annotations
 
+import atexit
+import json
+import os
+import time
+import warnings
+import weakref
+from pathlib import Path
 from typing import Any
 
-from .._api_status import not_offered
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
-_REASON = "use torch_npu.profiler.profile with a schedule in the program"
+from .._api_status import no_op
+from .experimental_config import _ExperimentalConfig
+from .folder import rank
+from .profiler import profile, supported_activities, tensorboard_trace_handler
+from .scheduler import Schedule
+
+_SECONDS = 2.0
+_NAME = "profiler_config.json"
+_DEFAULT: dict[str, Any] = {
+    "activities": ["CPU", "NPU"],
+    "prof_dir": "./",
+    "analyse": True,
+    "record_shapes": False,
+    "profile_memory": False,
+    "with_stack": False,
+    "with_flops": False,
+    "with_modules": False,
+    "active": 1,
+    "warmup": 0,
+    "start_step": 0,
+    "is_rank": False,
+    "rank_list": [],
+    "experimental_config": {},
+}
+_SWITCHES = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 
 
-@not_offered(_REASON)
-def init(path: str) -> None: ...
+class _State:
+    def __init__(self) -> None:
+        self.path: Path | None = None
+        self.changed = 0
+        self.looked = 0.0
+        self.steps = 0
+        self.prof: Any = None
+        self.left = 0
+        self.waiting: dict[str, Any] | None = None
+        self.optimizer: weakref.ref[Optimizer] | None = None  # the first one of a program without calls of step()
 
 
-@not_offered(_REASON)
-def step() -> None: ...
+_state = _State()
 
 
-@not_offered(_REASON)
-def start(config_path: str | None = None) -> None: ...
+def init(path: str) -> None:
+    """Names the folder of profiler_config.json. The file is written with defaults if it is missing."""
+    folder = Path(path)
+    file = folder / _NAME
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not file.exists():
+            file.write_text(json.dumps(_DEFAULT, indent=1) + "\n")
+        _state.changed = file.stat().st_mtime_ns
+    except OSError as error:
+        raise OSError(error.errno, f"dynamic_profile.init: {file} cannot be written: {error.strerror}") from None
+    _state.path, _state.steps, _state.looked = file, 0, time.monotonic()
 
 
-@not_offered(_REASON)
+def from_environment() -> None:
+    """Does what PROF_CONFIG_PATH asks for. A folder that cannot be written is a warning."""
+    folder = os.environ.get("PROF_CONFIG_PATH", "")
+    if not folder:
+        return
+    try:
+        init(folder)
+    except OSError as error:
+        warnings.warn(f"PROF_CONFIG_PATH has no effect: {error.strerror}", stacklevel=2)
+        return
+    register_optimizer_step_post_hook(_after_optimizer)
+
+
+def _after_optimizer(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    if _state.optimizer is None or _state.optimizer() is None:
+        _state.optimizer = weakref.ref(optimizer)
+    if _state.optimizer() is optimizer:
+        step()
+
+
+def start(config_path: str | None = None) -> None:
+    """Begins to record the next steps by a configuration file, or with the defaults."""
+    config = dict(_DEFAULT) if config_path is None else _read(Path(config_path))
+    if config is not None:
+        _state.waiting = config
+
+
+def step() -> None:
+    """Ends a step. Call it after each one."""
+    state = _state
+    if state.path is None:
+        raise RuntimeError("dynamic_profile.step: call dynamic_profile.init(path) first")
+    state.steps += 1
+    if state.prof is not None:
+        state.prof.step()
+        state.left -= 1
+        if not state.left:
+            _end()
+    elif state.waiting is None and time.monotonic() - state.looked >= _SECONDS:
+        state.looked = time.monotonic()
+        changed = state.path.stat().st_mtime_ns if state.path.exists() else state.changed
+        if changed != state.changed:
+            state.changed = changed
+            state.waiting = _read(state.path)
+    if state.prof is None and state.waiting is not None and state.steps >= state.waiting["start_step"]:
+        config, state.waiting = state.waiting, None
+        _begin(config)
+
+
+@no_op("it names the state of a training for the vendor's service")
 def set_state(state_step: Any) -> None: ...
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The configuration of a file. None, with a warning, if it is wrong."""
+    try:
+        given = json.loads(path.read_text())
+        if not isinstance(given, dict):
+            raise ValueError("it is no JSON object")
+        unknown = sorted(set(given) - set(_DEFAULT) - {"metadata", "async_mode"})
+        if unknown:
+            raise ValueError(f"it has the unknown setting {unknown[0]!r}")
+        config = {**_DEFAULT, **given}
+        for name in ("active", "warmup", "start_step"):
+            if not isinstance(config[name], int) or config[name] < (name == "active"):
+                raise ValueError(f"{name} is {config[name]!r}")
+        _experimental(config)
+    except (OSError, ValueError, TypeError) as error:
+        warnings.warn(f"dynamic_profile: {path} is not used: {error}", stacklevel=3)
+        return None
+    return config
+
+
+def _experimental(config: dict[str, Any]) -> _ExperimentalConfig:
+    given = {name: value for name, value in config["experimental_config"].items() if value is not None}
+    return _ExperimentalConfig(**given)
+
+
+def _begin(config: dict[str, Any]) -> None:
+    if config["is_rank"] and rank() not in config["rank_list"]:
+        return
+    wanted = {str(name).upper() for name in config["activities"]}
+    named = {"CPU": 0, "NPU": 1}
+    kinds = sorted(supported_activities(), key=lambda kind: kind.name != "CPU")
+    switches: dict[str, Any] = {name: bool(config[name]) for name in _SWITCHES}
+    try:
+        prof = profile(
+            activities=[kinds[named[name]] for name in sorted(wanted & set(named))] or None,
+            schedule=Schedule(wait=0, warmup=config["warmup"], active=config["active"], repeat=1),
+            on_trace_ready=tensorboard_trace_handler(os.fspath(config["prof_dir"]), analyse_flag=bool(config["analyse"])),
+            experimental_config=_experimental(config),
+            **switches,
+        )
+        prof.start()
+    except (OSError, RuntimeError) as error:
+        warnings.warn(f"dynamic_profile: {getattr(error, 'strerror', None) or error}", stacklevel=3)
+        return
+    _state.prof, _state.left = prof, config["warmup"] + config["active"]
+    atexit.register(_end)
+
+
+def _end() -> None:
+    """Writes what was recorded, at the end of the program too."""
+    prof, _state.prof = _state.prof, None
+    if prof is None:
+        return
+    atexit.unregister(_end)
+    try:
+        prof.stop()
+    except OSError as error:
+        warnings.warn(f"dynamic_profile: {error.strerror}", stacklevel=3)

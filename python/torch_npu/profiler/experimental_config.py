@@ -52,7 +52,9 @@ def supported_export_type() -> set[str]:
 
 
 class _ExperimentalConfig:
-    """Settings for records of the device. The device is not recorded yet: the settings are checked and stored as attributes.
+    """Settings for records of the device. They are stored as attributes.
+
+    The software device has no counters: columns of aic_metrics hold N/A, and files of l2_cache, sys_io and host_sys are absent.
 
     aic_metrics apply to Level1 and Level2; at the other levels they are AiCMetrics.AiCoreNone."""
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
-import time
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.profiler
+from torch.profiler import ProfilerActivity
 
-from .._api_status import no_op, not_offered
-from .experimental_config import _ExperimentalConfig
+from .._api_status import no_op
+from .collect import GARBAGE_COLLECTION, Recorder, host_records
+from .experimental_config import ProfilerLevel, _ExperimentalConfig
+from .folder import make_folder, moment, new_prof_folder, process_groups, read_any, write_ascend_pt, write_info, write_output
 from .profiler_interface import supported_activities
+from .records import NotAProfile, Records, write_raw
+
+_SETTINGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 
 __all__ = ["analyse", "profile", "supported_activities", "tensorboard_trace_handler"]
 
@@ -49,10 +56,11 @@ class profile(torch.profiler.profile):
             )
         if use_cuda is not None:
             warnings.warn("profile: use_cuda has no effect on npu; activities say what is recorded", stacklevel=2)
-        if torch.profiler.ProfilerActivity.CPU not in activities:
-            warnings.warn(
-                "profile: records of the device are not made yet; add ProfilerActivity.CPU for those of the host", stacklevel=2
-            )
+        self.npu_config = experimental_config or _ExperimentalConfig()
+        self.npu_records: Records | None = None  # of the device, after stop
+        self.npu_metadata: dict[str, Any] = {}
+        self._started = False
+        self._recorder: Recorder | None = None
         super().__init__(
             activities=activities,
             schedule=schedule,
@@ -65,6 +73,67 @@ class profile(torch.profiler.profile):
             experimental_config=torch._C._profiler._ExperimentalConfig(profile_all_threads=True),
             custom_trace_id_callback=custom_trace_id_callback,
         )
+
+    def start(self) -> None:
+        if self._started:
+            raise RuntimeError("profile.start: this profiler runs already; call stop() first")
+        super().start()
+        self._started = True
+
+    def step(self) -> None:
+        if not self._started:
+            raise RuntimeError(
+                "profile.step: this profiler does not run; call start() first, or use `with profile(...) as prof:`"
+            )
+        super().step()
+
+    def stop(self) -> None:
+        if not self._started:
+            raise RuntimeError("profile.stop: this profiler does not run; call start() first")
+        self._started = False
+        super().stop()
+
+    def prepare_trace(self) -> None:
+        if torch.autograd._profiler_enabled():
+            raise RuntimeError("profile: another profiler is recording, and profilers do not nest; stop it first")
+        super().prepare_trace()
+
+    def start_trace(self) -> None:
+        recorder = None
+        if ProfilerActivity.PrivateUse1 in self.activities:
+            with_calls = self.npu_config.profiler_level != ProfilerLevel.Level_none
+            recorder = Recorder(with_calls, gc_milliseconds=self.npu_config.gc_detect_threshold)
+        try:
+            super().start_trace()
+        except BaseException:
+            if recorder is not None:
+                recorder.stop()
+            raise
+        self._recorder = recorder
+
+    def stop_trace(self) -> None:
+        """An error of the device that the program did not see yet is raised, after the recording has ended."""
+        error = None
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            try:
+                torch.npu.synchronize()
+            except RuntimeError as found:
+                error = found
+            self.npu_records = _chosen(recorder.stop(), self.npu_config)
+        super().stop_trace()
+        if error is not None:
+            raise error
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Adds a text to profiler_metadata.json and to torch's trace."""
+        super().add_metadata(key, value)
+        self.npu_metadata[key] = value
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """The same with JSON as a text."""
+        super().add_metadata_json(key, value)
+        self.npu_metadata[key] = _json_or_text(value)
 
     @classmethod
     @no_op("every thread is recorded")
@@ -90,10 +159,10 @@ class profile(torch.profiler.profile):
 def tensorboard_trace_handler(
     dir_name: str | None = None, worker_name: str | None = None, analyse_flag: bool = True, async_mode: bool = False
 ) -> Callable[[Any], None]:
-    """For on_trace_ready: writes WORKER_TIME_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json, a Chrome trace, under dir_name.
+    """For on_trace_ready: writes WORKER_TIME_ascend_pt under dir_name (docs/profiling.md lists its files).
 
-    dir_name: the working directory by default. worker_name: host name and PID by default. analyse_flag and async_mode have no
-    effect: the trace is written at once."""
+    dir_name: the working directory by default. worker_name: host name and PID by default. Without analyse_flag only the raw
+    records are written; analyse() makes the rest. async_mode has no effect: the files are written at once."""
     for name, value in (("analyse_flag", analyse_flag), ("async_mode", async_mode)):
         if not isinstance(value, bool):
             raise TypeError(f"tensorboard_trace_handler: {name} must be True or False, not {value!r}")
@@ -101,17 +170,65 @@ def tensorboard_trace_handler(
     if os.sep in worker:
         raise ValueError(f"tensorboard_trace_handler: worker_name is part of a file name, and cannot be {worker!r}")
     folder = Path(dir_name or ".")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, f"tensorboard_trace_handler: {folder} cannot be made: {error.strerror}") from None
 
     def write(prof: Any) -> None:
-        now = time.time()
-        moment = time.strftime("%Y%m%d%H%M%S", time.localtime(now)) + f"{int(now * 1000) % 1000:03}"
-        output = folder / f"{worker}_{moment}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
-        output.mkdir(parents=True)
-        prof.export_chrome_trace(str(output / "trace_view.json"))
+        records = host_records(prof.profiler.kineto_results, getattr(prof, "npu_records", None))
+        records.info["settings"] = {name: getattr(prof, name) for name in _SETTINGS}
+        records.info["metadata"] = {**getattr(prof, "npu_metadata", {}), **process_groups()}
+        config = getattr(prof, "npu_config", None) or _ExperimentalConfig()
+        target = folder / f"{worker}_{moment()}_ascend_pt"
+        if analyse_flag:
+            write_ascend_pt(target, records, config)
+        else:
+            make_folder(target)
+            write_raw(new_prof_folder(target), records)
+            write_info(target, records, config)
 
     return write
 
 
-@not_offered("tensorboard_trace_handler writes complete traces, which need no analysis")
-def analyse(profiler_path: str, max_process_number: int = 320, export_type: Any = None) -> None: ...
+def analyse(profiler_path: str, max_process_number: int = 320, export_type: Any = None) -> None:
+    """Writes ASCEND_PROFILER_OUTPUT anew in each *_ascend_pt folder of profiler_path. max_process_number has no effect."""
+    root = Path(profiler_path)
+    folders = [root] if root.name.endswith("_ascend_pt") else sorted(root.glob("*_ascend_pt"))
+    if not folders:
+        raise NotAProfile(f"analyse: {root} holds no folder *_ascend_pt; give the folder of tensorboard_trace_handler")
+    for each in folders:
+        stored = _stored_config(each)
+        chosen = stored.export_type if export_type is None else _ExperimentalConfig(export_type=export_type).export_type
+        write_output(each, read_any(each), stored, chosen)
+
+
+def _stored_config(folder: Path) -> _ExperimentalConfig:
+    for path in folder.glob("profiler_info_*.json"):
+        try:
+            stored = json.loads(path.read_text())["config"]["experimental_config"]
+            return _ExperimentalConfig(**{name[1:]: value for name, value in stored.items()})
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise NotAProfile(f"analyse: {path} is damaged, or of another version; record the profile again") from None
+    return _ExperimentalConfig()
+
+
+def _json_or_text(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _chosen(records: Records | None, config: _ExperimentalConfig) -> Records | None:
+    """Marks of mstx are kept if the settings ask for them, and for their domain."""
+    if records is None:
+        return None
+    include, exclude = config.mstx_domain_include, config.mstx_domain_exclude
+    records.marks = [
+        mark
+        for mark in records.marks
+        if mark.domain == GARBAGE_COLLECTION
+        or (config.tx_enabled and (not include or mark.domain in include) and mark.domain not in exclude)
+    ]
+    return records

@@ -50,6 +50,7 @@ class Section:
     sentences: Sequence[str] = ()
     tables: Sequence[Table] = field(default_factory=tuple)
     code: str = ""  # preformatted text, such as a traceback or a diff
+    figure: str = ""  # SVG of figures.py, which is not escaped
 
 
 def page(title: str, sections: Iterable[Section], data: Any = None) -> str:
@@ -102,6 +103,8 @@ def _section(section: Section) -> str:
     parts = [f"<h2>{_escaped(section.title)}</h2>"] if section.title else []
     parts += [f"<p>{_escaped(sentence)}</p>" for sentence in section.sentences]
     parts += [_table(table) for table in section.tables]
+    if section.figure:
+        parts.append(f"<figure>{section.figure}</figure>")
     if section.code:
         parts.append(f"<pre>{_escaped(section.code)}</pre>")
     return f"<section>{''.join(parts)}</section>"
@@ -129,6 +132,7 @@ th { background: #eee; cursor: pointer; position: sticky; top: 0 }
 td.number { text-align: right }
 td.good { background: #e3f4e3 } td.warning { background: #fdf3d1 } td.bad { background: #fadcdc }
 pre { background: #f6f6f6; padding: 1em; overflow-x: auto }
+figure { margin: 0; border: 1px solid #ccc; overflow-x: auto }
 input.filter { display: block; margin-top: 1em }
 """
 

@@ -1,0 +1,80 @@
+"""python -m torch_npu.profile script.py ARGUMENTS: profiles a program as it is, and says what slows it down.
+
+    python -m torch_npu.profile train.py --epochs 1
+    python -m torch_npu.profile --out traces --no-stack -m package.module
+
+Writes OUT/*_ascend_pt with all results and advice.html in it, and prints the findings. The exit status is that of the program; a
+program that fails is reported with what it ran until then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m torch_npu.profile", description="Profiles a program.")
+    parser.add_argument("--out", type=Path, default=Path("npu_profile"), help="folder of the results (npu_profile)")
+    parser.add_argument("--no-stack", action="store_true", help="do not record Python lines: less overhead")
+    parser.add_argument("--memory", action="store_true", help="record allocations")
+    parser.add_argument("-m", dest="module", action="store_true", help="the program is the name of a module")
+    parser.add_argument("program", help="a script, or with -m a module")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
+    options = parser.parse_args(arguments)
+    if not options.module and not Path(options.program).is_file():
+        parser.error(f"there is no file {options.program}")
+    try:
+        folder, status = record(options)
+    except OSError as error:
+        print(f"torch_npu.profile: {error.strerror or error}", file=sys.stderr)
+        return 1
+    from .profiler.advise import text, write_page
+    from .profiler.findings import examine
+    from .profiler.folder import read_any
+
+    records = read_any(folder)
+    found = examine(records)
+    target = folder / "advice.html"
+    write_page(target, records, found, str(folder))
+    print(text(records, found), file=sys.stderr)
+    print(f"page: {target.resolve()}", file=sys.stderr)
+    return status
+
+
+def record(options: Any) -> tuple[Path, int]:
+    """Runs the program. Returns the folder of the result and the status of the program."""
+    from .profiler import profile, tensorboard_trace_handler
+
+    handler = tensorboard_trace_handler(str(options.out))
+    before = set(options.out.glob("*_ascend_pt"))
+    old_argv, old_path = sys.argv, list(sys.path)
+    sys.argv = [options.program, *options.arguments]
+    if not options.module:
+        sys.path.insert(0, str(Path(options.program).resolve().parent))
+    status = 0
+    prof = profile(record_shapes=True, with_stack=not options.no_stack, profile_memory=options.memory, on_trace_ready=handler)
+    prof.start()
+    try:
+        run = runpy.run_module if options.module else runpy.run_path
+        run(options.program, run_name="__main__")
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    finally:
+        sys.argv, sys.path[:] = old_argv, old_path
+        prof.stop()
+    [folder] = set(options.out.glob("*_ascend_pt")) - before
+    return folder, status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

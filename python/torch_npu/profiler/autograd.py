@@ -1,0 +1,91 @@
+"""torch.autograd.profiler.profile(use_npu=True): the table of the documents for NPU programs, and use_npu_simple.
+
+    with torch.autograd.profiler.profile(use_npu=True) as prof:
+        step()
+    print(prof)      # Name, Self CPU %, Self CPU, CPU total %, CPU total, CPU time avg, Self NPU %, Self NPU, NPU total, ...
+
+Tables of other profilers stay as torch prints them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.autograd.profiler import ProfilerActivity, ProfilerState, _supported_activities
+from torch.autograd.profiler_util import EventList
+
+from .collect import host_records
+from .links import link
+from .trace import write_trace
+
+_FIRST = "Self NPU"
+_COLUMNS_BEFORE = 5  # between the name and the columns of the device
+
+
+def arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of torch's profiler for use_npu=True: tasks of the device where torch can record them, else events around
+    operators."""
+    records_tasks = hasattr(ProfilerState, "KINETO_PRIVATEUSE1") and ProfilerActivity.PrivateUse1 in _supported_activities()
+    return {**given, "use_device": "npu", "use_kineto": given.get("use_kineto", False) or records_tasks}
+
+
+class NpuProfile(torch.autograd.profiler.profile):
+    """What profile(use_npu=True) becomes."""
+
+    npu_simple = False
+
+    def _ensure_function_events(self) -> None:
+        super()._ensure_function_events()
+        events = self._function_events
+        if events is None or isinstance(events, NpuEvents):
+            return
+        if self.npu_simple:
+            events[:] = [event for event in events if not event.cpu_children]
+        events.__class__ = NpuEvents
+
+    def export_chrome_trace(self, path: str, *args: Any, **kwargs: Any) -> None:
+        """With use_npu_simple the trace has innermost operators and tasks of the device only."""
+        if not self.npu_simple:
+            super().export_chrome_trace(path, *args, **kwargs)
+            return
+        records = host_records(self.kineto_results)
+        records.operators = [node.operator for node in link(records).nodes if not node.children]
+        write_trace(Path(path), records)
+
+
+class NpuEvents(EventList):
+    """Events whose table has the names and the order of the documents."""
+
+    def table(self, *args: Any, **kwargs: Any) -> str:
+        return document_table(super().table(*args, **kwargs))
+
+    def key_averages(self, *args: Any, **kwargs: Any) -> Any:
+        found = super().key_averages(*args, **kwargs)
+        found.__class__ = NpuEvents
+        return found
+
+
+def document_table(text: str) -> str:
+    """Torch's table with `Self NPU %` before `Self NPU`, and `Input Shape` for `Input Shapes`."""
+    lines = text.split("\n")
+    rules = [number for number, line in enumerate(lines) if line.startswith("---")]
+    if len(rules) < 2:
+        return text
+    head = rules[0] + 1
+    columns = [(found.start(), found.end()) for found in re.finditer("-+", lines[rules[0]])]
+    names = [lines[head][start:end].strip() for start, end in columns]
+    if "Input Shapes" in names:
+        end = columns[names.index("Input Shapes")][1]
+        lines[head] = lines[head][:end].replace("Input Shapes", " Input Shape") + lines[head][end:]
+    if _FIRST in names:
+        (first, middle), (last, end) = columns[names.index(_FIRST)], columns[names.index(_FIRST) + 1]
+        line = lines[head]
+        lines[head] = line[:first] + line[last:end] + line[middle:last] + line[first:middle] + line[end:]
+        # Cells of times hold no blank, so a row is split right even where a cell is wider than its column.
+        row = re.compile(rf"(.{{{columns[0][1]}}}(?:\s+\S+){{{_COLUMNS_BEFORE}}}  )(\s*\S+)(  )(\s*\S+)")
+        for number in range(rules[1] + 1, rules[-1]):
+            lines[number] = row.sub(r"\1\4\3\2", lines[number], count=1)
+    return "\n".join(lines)

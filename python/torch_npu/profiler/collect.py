@@ -1,0 +1,203 @@
+"""Records of a finished recording of torch's profiler (Kineto)."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..npu.fallback import fallback_stats
+from ..npu.mstx import mstx
+from . import _records
+from .records import KERNEL, Call, Mark, Memory, Operator, Records, Shared, Step, Task
+
+_STEP = "ProfilerStep#"
+GARBAGE_COLLECTION = "garbage collection"  # the domain of its marks
+
+
+class Recorder:
+    """Records the device, the marks of mstx and, given a time, collections of garbage that take longer."""
+
+    def __init__(self, host_calls: bool = True, shapes: bool = True, gc_milliseconds: float | None = None) -> None:
+        self._fallbacks = dict(fallback_stats())
+        self._collections = None if gc_milliseconds is None else _Collections(gc_milliseconds)
+        self._session = _records.start(host_calls=host_calls, shapes=shapes)
+        self._marks = mstx._listen()
+
+    def stop(self) -> Records:
+        """Waits for the device. Fallbacks to the CPU are in info["fallbacks"]: operator, count. If the device reports an error,
+        the recording has ended all the same."""
+        try:
+            if torch.npu.is_initialized():
+                torch.npu.synchronize()
+        finally:
+            records = self._read()
+        return records
+
+    def _read(self) -> Records:
+        records = Records(info={"process": os.getpid(), "python": sys.argv[0], **host_settings()})
+        found = _records.stop(self._session)
+        records.tasks = [Task._make(task) for task in found.tasks]
+        records.calls = [Call._make(call) for call in found.calls]
+        records.marks = [Mark(*mark[:5]) for mark in found.marks]
+        records.dropped, records.unfinished = found.dropped, found.unfinished
+        records.marks += [Mark(*row) for row in mstx._stop_listening(self._marks)]
+        records.marks += self._collections.stop() if self._collections is not None else []
+        before = self._fallbacks
+        counts = {str(name): count - before.get(name, 0) for name, count in fallback_stats().items()}
+        records.info["fallbacks"] = {name: count for name, count in counts.items() if count}
+        return records
+
+
+class _Collections:
+    def __init__(self, least_milliseconds: float) -> None:
+        self._least_ns, self._start = least_milliseconds * 1e6, 0
+        self._marks: list[Mark] = []
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, info: dict[str, int]) -> None:
+        now = time.time_ns()
+        if phase == "start":
+            self._start = now
+        elif self._start and now - self._start >= self._least_ns:
+            name = f"collection of generation {info['generation']}"
+            self._marks.append(Mark(name, threading.get_native_id(), self._start, now, domain=GARBAGE_COLLECTION))
+
+    def stop(self) -> list[Mark]:
+        gc.callbacks.remove(self._note)
+        return self._marks
+
+
+def host_settings() -> dict[str, Any]:
+    """What the speed of the host depends on. The governor is "" where the system has none."""
+    path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    return {
+        "governor": path.read_text().strip() if path.is_file() else "",
+        "threads": torch.get_num_threads(),
+        "processors": len(os.sched_getaffinity(0)),
+    }
+
+
+def host_records(results: Any, records: Records | None = None) -> Records:
+    """Operators, ranges, Python functions, memory and steps of kineto_results, and the tasks of devices where Kineto has them.
+
+    Given records get them added. If there are no tasks at all, one stands for each innermost operator with a device time. That
+    time is measured by events around the operator on its stream; the start of such a task is the start of the operator on the
+    host."""
+    records = records or Records(info={"process": os.getpid()})
+    own_tasks = bool(records.tasks)
+    timed: list[Operator] = []
+    shared = Shared()
+    for event in results.events():
+        name = event.name()
+        if name == "[memory]":
+            continue
+        if event.device_type() == torch._C._autograd.DeviceType.PrivateUse1:
+            if not own_tasks and not event.is_user_annotation():
+                records.tasks.append(_device_task(event))
+            continue
+        if name.startswith(_STEP):
+            records.steps.append(Step(int(name[len(_STEP) :]), event.start_ns(), event.end_ns()))
+            continue
+        operator = _operator(event, shared)
+        records.operators.append(operator)
+        if operator.device_ns > 0:
+            timed.append(operator)
+    records.steps.sort(key=lambda step: step.start_ns)
+    records.info["device_times"] = "tasks" if records.tasks else "events around operators" if timed else "none"
+    if not records.tasks:
+        records.tasks = _tasks_of_operators(timed)
+    for root in results.experimental_event_tree():
+        _add_memory(root, records.memory)
+    records.memory.sort(key=lambda row: row.time_ns)
+    return records
+
+
+def _operator(event: Any, shared: Shared) -> Operator:
+    kind = "python" if event.is_python_function() else "annotation" if event.is_user_annotation() else "operator"
+    elapsed = event.privateuse1_elapsed_us() if kind == "operator" else -1
+    return Operator(
+        shared(event.name()),
+        event.device_resource_id(),
+        event.start_ns(),
+        event.end_ns(),
+        kind,
+        shared(event.shapes()),
+        shared(event.dtypes()),
+        shared(event.stack()),
+        event.sequence_nr(),
+        max(int(elapsed * 1000), 0),
+        event.flops(),
+        event.correlation_id(),
+    )
+
+
+def _device_task(event: Any) -> Task:
+    return Task(
+        event.name(),
+        KERNEL,
+        max(event.device_index(), 0),
+        event.device_resource_id(),
+        start_ns=event.start_ns(),
+        end_ns=event.end_ns(),
+        correlation=event.correlation_id(),
+        external=event.linked_correlation_id(),
+    )
+
+
+def _tasks_of_operators(operators: list[Operator]) -> list[Task]:
+    """One task for each operator that contains no other operator with a device time."""
+    tasks: list[Task] = []
+    by_thread: dict[int, list[Operator]] = {}
+    for operator in operators:
+        by_thread.setdefault(operator.thread, []).append(operator)
+    for row in by_thread.values():
+        row.sort(key=lambda operator: (operator.start_ns, -operator.end_ns))
+        for index, operator in enumerate(row):
+            if index + 1 < len(row) and row[index + 1].start_ns < operator.end_ns:
+                continue  # the next one is inside of this one
+            start = operator.start_ns
+            tasks.append(
+                Task(
+                    operator.name,
+                    KERNEL,
+                    task=len(tasks) + 1,
+                    thread=operator.thread,
+                    enqueue_ns=start,
+                    start_ns=start,
+                    end_ns=start + operator.device_ns,
+                    external=operator.id,
+                    inputs=[
+                        (shape, dtype, "ND") for shape, dtype in zip(operator.shapes, operator.dtypes, strict=False) if dtype
+                    ],
+                )
+            )
+    return tasks
+
+
+def _add_memory(root: Any, rows: list[Memory]) -> None:
+    waiting = [root]
+    while waiting:
+        event = waiting.pop()
+        kind, extra = event.typed
+        if kind == torch._C._profiler._EventType.Allocation:
+            device = extra.device
+            rows.append(
+                Memory(
+                    device.type,
+                    device.index or 0,
+                    extra.ptr or 0,
+                    extra.alloc_size,
+                    extra.total_allocated,
+                    extra.total_reserved,
+                    event.start_time_ns,
+                    event.start_tid,
+                )
+            )
+        waiting += event.children

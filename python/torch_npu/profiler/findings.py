@@ -1,0 +1,221 @@
+"""What slows a program down, from its records: findings in the order of their cost.
+
+for finding in examine(read_any("folder")): print(finding.text())
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+
+from . import names
+from .links import Calls, Node, busy, length, link
+from .records import COLLECTIVE, Records
+
+_SYNCHRONISING = re.compile(r"aclrtSynchronize(Stream|Device|Event)|aclrtMemcpy(2d)?$|aclrtStreamWaitEvent$")
+_WAITING_OPERATORS = {"aten::item", "aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "aten::masked_select"}
+_LOADER = "enumerate(DataLoader)"
+_SMALL_NS = 20_000
+_OF_TORCH = re.compile(r"(^|/)(torch|torch_npu)/|runpy\.py$")
+_FRAME = re.compile(r"(.+\.py)\((\d+)\): (.+)")
+
+
+@dataclass(frozen=True)
+class Finding:
+    kind: str
+    title: str
+    cost_us: float  # what the records show as spent, or as idle
+    count: int
+    advice: str
+    lines: list[str] = field(default_factory=list)  # "file:line function", the most costly first
+
+    def text(self) -> str:
+        where = "".join(f"\n      {line}" for line in self.lines)
+        return f"{self.cost_us / 1000:10.3f} ms  {self.title} ({self.count}x)\n      {self.advice}{where}"
+
+
+def examine(records: Records) -> list[Finding]:
+    calls = link(records)
+    found: list[Finding] = []
+    for rule in (_fallbacks, _synchronisations, _copies, _format_casts, _first_calls, _loader, _launches, _overlap, _host):
+        found += rule(records, calls)
+    return sorted(found, key=lambda finding: -finding.cost_us)
+
+
+def python_line(node: Node | None) -> str:
+    """The innermost line of the user's Python code around an operator, or "" without stacks."""
+    while node is not None:
+        for frame in node.operator.stack:
+            if line := _user_line(frame):
+                return line
+        if node.operator.kind == "python" and (line := _user_line(node.operator.name)):
+            return line
+        node = node.parent
+    return ""
+
+
+def _user_line(frame: str) -> str:
+    found = _FRAME.match(frame)
+    if found is None or _OF_TORCH.search(found[1]):
+        return ""
+    return f"{found[1]}:{found[2]} {found[3]}"
+
+
+def _lines(costs: Iterable[tuple[str, float]], most: int = 5) -> list[str]:
+    totals: dict[str, float] = defaultdict(float)
+    for line, cost in costs:
+        if line:
+            totals[line] += cost
+    return sorted(totals, key=lambda line: -totals[line])[:most]
+
+
+def _fallbacks(records: Records, calls: Calls) -> Iterator[Finding]:
+    counts = records.info.get("fallbacks") or {}
+    if not counts:
+        return
+    wanted = {name.split(".")[0] for name in counts}
+    nodes = [node for node in calls.nodes if node.operator.name in wanted]
+    cost = sum(node.host_total for node in nodes) / 1000
+    shown = ", ".join(f"{name} {count}x" for name, count in sorted(counts.items(), key=lambda item: -item[1])[:8])
+    yield Finding(
+        "fallback",
+        f"operators ran on the CPU: {shown}",
+        cost,
+        sum(counts.values()),
+        "Each copies its tensors to the CPU and back; use another operator, or see docs/ops.md.",
+        _lines((python_line(node), node.host_total) for node in nodes),
+    )
+
+
+def _synchronisations(records: Records, calls: Calls) -> Iterator[Finding]:
+    waits = [call for call in records.calls if _SYNCHRONISING.match(call.name)]
+    nodes = [(calls.at(call.thread, call.start_ns), call.end_ns - call.start_ns) for call in waits]
+    if not records.calls:
+        nodes = [(node, node.host_total) for node in calls.nodes if node.operator.name in _WAITING_OPERATORS]
+    if nodes:
+        yield Finding(
+            "synchronisation",
+            "the host waits for the device",
+            sum(cost for _, cost in nodes) / 1000,
+            len(nodes),
+            "Such calls are .item(), .cpu(), print(tensor), `if tensor`, nonzero; move them out of the loop.",
+            _lines((_place(node), cost) for node, cost in nodes),
+        )
+
+
+def _place(node: Node | None) -> str:
+    line = python_line(node)
+    return f"{line} ({node.operator.name})" if node and line else node.operator.name if node else ""
+
+
+def _tasks(records: Records, calls: Calls, kind: str, title: str, advice: str, wanted: Callable[..., bool]) -> Iterator[Finding]:
+    found = [task for task in records.tasks if wanted(task)]
+    if not found:
+        return
+    by_task = {id(task): node for node in calls.nodes for task in node.tasks}
+    cost = sum(task.end_ns - task.start_ns for task in found) / 1000
+    lines = _lines((_place(by_task.get(id(task))), task.end_ns - task.start_ns) for task in found)
+    yield Finding(kind, title, cost, len(found), advice, lines)
+
+
+def _copies(records: Records, calls: Calls) -> Iterator[Finding]:
+    advice = "Views (transpose, permute, chunk, expand) make later operators copy; use operators that compute, or copy once."
+    yield from _tasks(records, calls, "copy", "copies to contiguous memory", advice, names.is_contiguous_copy)
+
+
+def _format_casts(records: Records, calls: Calls) -> Iterator[Finding]:
+    advice = "Give weights their format once, before the training (torch_npu.npu_format_cast, or module.npu())."
+    yield from _tasks(records, calls, "format", "changes of format (TransData)", advice, names.is_format_cast)
+
+
+def _first_calls(records: Records, calls: Calls) -> Iterator[Finding]:
+    groups: dict[str, list[Node]] = defaultdict(list)
+    for node in calls.nodes:
+        if node.operator.kind == "operator":
+            groups[node.operator.name].append(node)
+    late = []
+    for nodes in groups.values():
+        if len(nodes) > 3:
+            first = min(nodes, key=lambda node: node.operator.start_ns)
+            excess = first.host_self - median(node.host_self for node in nodes)
+            if excess > 1_000_000:
+                late.append((first, excess))
+    if late:
+        yield Finding(
+            "first call",
+            "first calls of operators cost more than later ones",
+            sum(cost for _, cost in late) / 1000,
+            len(late),
+            "Run about 10 steps before the profile (warmup of the schedule); with changing shapes, pad to few fixed ones.",
+            _lines((_place(node), cost) for node, cost in late),
+        )
+
+
+def _loader(records: Records, calls: Calls) -> Iterator[Finding]:
+    nodes = [node for node in calls.nodes if node.operator.name.startswith(_LOADER)]
+    if nodes:
+        yield Finding(
+            "data loader",
+            "the program waits for batches of the data loader",
+            sum(node.host_total for node in nodes) / 1000,
+            len(nodes),
+            "Give DataLoader more workers (num_workers), pin_memory=True, persistent_workers=True, or cheaper transforms.",
+            _lines((python_line(node), node.host_total) for node in nodes),
+        )
+
+
+def _launches(records: Records, calls: Calls) -> Iterator[Finding]:
+    for device in records.devices():
+        kernels = [task for task in records.tasks if task.device == device and task.kind == "kernel"]
+        small = [task for task in kernels if task.end_ns - task.start_ns < _SMALL_NS]
+        if len(small) < 100 or len(small) < len(kernels) / 2:
+            continue
+        start, end = min(task.start_ns for task in kernels), max(task.end_ns for task in kernels)
+        free = length(busy(kernels, start, end).free)
+        yield Finding(
+            "small launches",
+            f"NPU {device} is idle between short kernels",
+            free / 1000,
+            len(small),
+            f"{len(small)} of {len(kernels)} kernels take less than {_SMALL_NS // 1000} us; torch.npu.NPUGraph replays them in "
+            "one launch, and fused optimizers need fewer.",
+        )
+
+
+def _overlap(records: Records, calls: Calls) -> Iterator[Finding]:
+    for device in records.devices():
+        tasks = [task for task in records.tasks if task.device == device]
+        count = sum(task.kind == COLLECTIVE for task in tasks)
+        if not count:
+            continue
+        alone = length(busy(tasks, *records.span()).not_overlapped)
+        if alone:
+            yield Finding(
+                "communication",
+                f"NPU {device} communicates while it computes nothing",
+                alone / 1000,
+                count,
+                "DistributedDataParallel overlaps gradients with the backward pass: larger buckets (bucket_cap_mb), fewer small "
+                "collectives.",
+            )
+
+
+def _host(records: Records, calls: Calls) -> Iterator[Finding]:
+    governor = records.info.get("governor", "")
+    if governor and governor != "performance":
+        title = f"the processors run with the governor {governor}"
+        yield Finding("host", title, 0.0, 1, "cpupower frequency-set -g performance (docs/profiling.md)")
+    threads, processors = records.info.get("threads", 0), records.info.get("processors", 0)
+    if processors and threads > processors:
+        title = f"torch uses {threads} threads on {processors} processors"
+        yield Finding("host", title, 0.0, 1, f"Set OMP_NUM_THREADS={processors} or less.")
+    if records.dropped or records.unfinished or records.info.get("complete") is False:
+        title = "the records are incomplete: " + (
+            f"{records.dropped} did not fit, {records.unfinished} tasks had not ended"
+            if records.info.get("complete", True)
+            else "the program ended while it was profiled"
+        )
+        yield Finding("records", title, 0.0, 1, "Record fewer steps.")

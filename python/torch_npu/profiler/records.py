@@ -1,0 +1,229 @@
+"""What a profiler recorded, in memory and in a folder. All times are nanoseconds since 1970.
+
+    records = Records(tasks=[Task(name="aclnnAdd", start_ns=..., ...)])
+    write_raw(folder, records)      # host/info.json, host/*.jsonl, device_N/tasks.jsonl, host/end.json
+    read_raw(folder)                # the records again
+
+The folder has the form of the PROF_* folders of libmsprofiler.so, with tables for what torch's profiler records. A table is a
+file of JSON Lines: one object for each record; a missing field has its default, and an unknown one is skipped. A file that ends
+in the middle of a line, as a killed process or a full disk leaves it, is read up to its last whole line.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+VERSION = 1
+
+KERNEL, COPY, FILL, WAIT, RECORD = "kernel", "copy", "fill", "wait", "record"
+COLLECTIVE, CALLBACK, OTHER = "collective", "callback", "other"
+
+
+class Task(NamedTuple):
+    """What a stream of a device ran. The fields are those of torch_npu.profiler._records.Task, which can stand in its place."""
+
+    name: str  # the aclnn function, or that of the runtime
+    kind: str = KERNEL
+    device: int = 0
+    stream: int = 0
+    task: int = 0
+    thread: int = 0
+    enqueue_ns: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    correlation: int = 0  # of the host call that launched it; 0: unknown
+    external: int = 0  # the ID of torch's operator that launched it; 0: unknown
+    bytes: int = 0
+    direction: str = ""
+    inputs: Any = ()  # (shape, dtype, format) of each tensor
+    outputs: Any = ()
+
+
+class Call(NamedTuple):
+    """A call of AscendCL on the host."""
+
+    name: str
+    thread: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    correlation: int = 0
+
+
+class Operator(NamedTuple):
+    """An operator, a range of the user, or a Python function, on the host."""
+
+    name: str
+    thread: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    kind: str = "operator"  # operator, annotation or python
+    shapes: Any = ()
+    dtypes: Any = ()
+    stack: Any = ()  # innermost first
+    sequence: int = -1
+    device_ns: int = 0  # time on the device between events around the operator; 0 where tasks have times of their own
+    flops: int = 0
+    id: int = 0  # Task.external of its tasks
+
+
+class Mark(NamedTuple):
+    """A range of mstx, or a mark if both times are equal."""
+
+    name: str
+    thread: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    stream: int = -1
+    domain: str = "default"
+
+
+class Memory(NamedTuple):
+    """An allocation (bytes > 0) or a release (bytes < 0), with the totals after it."""
+
+    device_type: str
+    device: int = 0
+    address: int = 0
+    bytes: int = 0
+    allocated: int = 0
+    reserved: int = 0
+    time_ns: int = 0
+    thread: int = 0
+
+
+class Step(NamedTuple):
+    number: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass
+class Records:
+    tasks: list[Task] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    operators: list[Operator] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    memory: list[Memory] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+    dropped: int = 0  # records that did not fit
+    unfinished: int = 0  # tasks that had not ended
+
+    def span(self) -> tuple[int, int]:
+        """The first and the last time of the records; (0, 0) if there are none."""
+        first, last = [], []
+        for table in (self.tasks, self.calls, self.operators, self.marks, self.steps):
+            if table:
+                first.append(min(row.start_ns for row in table))  # type: ignore[attr-defined]
+                last.append(max(row.end_ns for row in table))  # type: ignore[attr-defined]
+        if self.memory:
+            first.append(min(row.time_ns for row in self.memory))
+            last.append(max(row.time_ns for row in self.memory))
+        return (min(first), max(last)) if first else (0, 0)
+
+    def devices(self) -> list[int]:
+        return sorted({task.device for task in self.tasks})
+
+    def step_of(self, time_ns: int) -> int | str:
+        """The number of the step that a time belongs to, or "" outside of all steps."""
+        index = bisect_right(self.steps, time_ns, key=lambda step: step.start_ns) - 1
+        return self.steps[index].number if index >= 0 and time_ns < self.steps[index].end_ns else ""
+
+
+_REQUIRED = object()
+_HOST_TABLES: dict[str, Any] = {"calls": Call, "operators": Operator, "marks": Mark, "memory": Memory, "steps": Step}
+
+
+class NotAProfile(ValueError):
+    """A folder that holds no records, or records of another version. The message names it."""
+
+
+def write_raw(folder: Path, records: Records) -> None:
+    """Writes the tables. Raises OSError with the path; files written until then can be read."""
+    path = folder
+    try:
+        (folder / "host").mkdir(parents=True, exist_ok=True)
+        path = folder / "host" / "info.json"
+        path.write_text(json.dumps({"version": VERSION, **records.info}, indent=1, default=str) + "\n")
+        for name, row in _HOST_TABLES.items():
+            path = folder / "host" / f"{name}.jsonl"
+            _write_lines(path, row._fields, getattr(records, name))
+        for device in records.devices() or [0]:
+            path = folder / f"device_{device}" / "tasks.jsonl"
+            path.parent.mkdir(exist_ok=True)
+            _write_lines(path, Task._fields, (task for task in records.tasks if task.device == device))
+        path = folder / "host" / "end.json"
+        ended = {"end_ns": records.span()[1], "dropped": records.dropped, "unfinished": records.unfinished}
+        path.write_text(json.dumps(ended) + "\n")
+    except OSError as error:
+        raise OSError(error.errno, f"the profile cannot be written to {path}: {error.strerror}") from None
+
+
+def read_raw(folder: Path) -> Records:
+    records, shared = Records(info=_read_info(folder)), Shared()
+    for name, row in _HOST_TABLES.items():
+        setattr(records, name, list(_read_lines(folder / "host" / f"{name}.jsonl", row, shared)))
+    for path in sorted(folder.glob("device_*/tasks.jsonl")):
+        records.tasks += _read_lines(path, Task, shared)
+    end = folder / "host" / "end.json"
+    if not end.is_file():
+        records.info["complete"] = False
+    return records
+
+
+def _read_info(folder: Path) -> dict[str, Any]:
+    path = folder / "host" / "info.json"
+    if not path.is_file():
+        raise NotAProfile(f"{folder} holds no profile of torch_npu: it has no file host/info.json")
+    try:
+        info = json.loads(path.read_text())
+        version = info.get("version", VERSION)
+    except (ValueError, AttributeError):
+        raise NotAProfile(f"{path} is damaged; record the profile again") from None
+    if version != VERSION:
+        raise NotAProfile(
+            f"{folder} was written by another version of torch_npu (format {version}, this one reads {VERSION}); "
+            "use that version, or record the profile again"
+        )
+    return info
+
+
+class Shared:
+    """Replaces a text or list by the first equal one, so that a million records need little memory."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Any, Any] = {}
+
+    def __call__(self, value: Any) -> Any:
+        if type(value) is str:
+            return self._seen.setdefault(value, value)
+        return self._seen.setdefault(marshal.dumps(value, 2), value) if value else ()
+
+
+def _write_lines(path: Path, fields: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+    encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+    with path.open("w") as file:
+        file.writelines(f"{encode({name: getattr(row, name) for name in fields})}\n" for row in rows)
+
+
+def _read_lines(path: Path, row: Any, shared: Shared) -> Iterator[Any]:
+    if not path.is_file():
+        return
+    fields = [(name, row._field_defaults.get(name, _REQUIRED)) for name in row._fields]
+    with path.open() as file:
+        for line in file:
+            if not line.endswith("\n"):
+                return  # the writer was stopped here
+            try:
+                found = json.loads(line)
+                values = [found.get(name, default) for name, default in fields]
+            except (ValueError, AttributeError):
+                values = [_REQUIRED]
+            if _REQUIRED in values:
+                raise NotAProfile(f"{path} is damaged at the line {line[:40]!r}; record the profile again")
+            yield row._make([shared(value) if type(value) in (str, list) else value for value in values])
