@@ -1,5 +1,5 @@
 """Commands that run without torch: `python -m torch_npu.doctor` and `npu-smi`, which users need when torch is broken, and
-`ms_fmk_transplt`, which starts faster without it.
+`ms_fmk_transplt` and `msaccucmp`, which start faster without it.
 
     run_if_asked()  # the first statement of the package
     sys.exit(run("torch_npu.utils.collect_env", main))  # a command that needs torch
@@ -19,13 +19,22 @@ from pathlib import Path
 from typing import Any
 
 _TRANSPLANT = "tools.transplant.cli"
+_ACCURACY = "tools.accuracy.cli"
 _BY_MODULE = {
     "torch_npu.doctor": "doctor",
     "torch_npu.tools.smi": "tools.smi",
+    "torch_npu.tools.accuracy.cli": _ACCURACY,
+    "torch_npu.tools.accuracy.msaccucmp": _ACCURACY,
     "torch_npu.transplant": _TRANSPLANT,
     "torch_npu.tools.transplant.cli": _TRANSPLANT,
 }
-_BY_SCRIPT = {"npu-smi": "tools.smi", "ms_fmk_transplt": _TRANSPLANT, "ms_fmk_transplt.py": _TRANSPLANT}
+_BY_SCRIPT = {
+    "npu-smi": "tools.smi",
+    "ms_fmk_transplt": _TRANSPLANT,
+    "ms_fmk_transplt.py": _TRANSPLANT,
+    "msaccucmp": _ACCURACY,
+    "msaccucmp.py": _ACCURACY,
+}
 
 
 def run_if_asked() -> None:

@@ -8,6 +8,7 @@
 #include "acl/symbol.h"
 #include "core/exit_report.h"
 #include "core/generator.h"
+#include "core/graph/graph_file.h"
 #include "core/late_errors.h"
 #include "core/memory/allocator.h"
 #include "core/memory/device_cache.h"
@@ -93,7 +94,10 @@ void NPUGraph::capture_end() {
   TORCH_CHECK(ended, kOtherThread);
   captured_.reset();
   resources_.graph = ended->graph;
-  if (resources_.graph != nullptr) return;
+  if (resources_.graph != nullptr) {
+    if (writes_graph_files()) write_graph_file(resources_.graph, resources_.device);
+    return;
+  }
   discard();
   TORCH_CHECK(false, ended->failure);
 }
@@ -167,6 +171,7 @@ void NPUGraph::replay() {
   TORCH_CHECK(!is_capturing(stream), "a graph cannot be replayed while the current stream is being captured for another one");
   if (!randoms_.empty()) write_states(stream);
   launch_in_order(orders_.begin(), stream);
+  ++detail::replays;
   resources_.replayed.record(stream);
 }
 

@@ -14,6 +14,7 @@
 namespace torch_npu {
 
 constinit std::atomic<int> detail::captures{0};
+constinit std::atomic<uint64_t> detail::replays{0};
 
 namespace {
 

@@ -29,11 +29,15 @@ class NPUGraph;
 namespace detail {
 
 C10_EXPORT extern constinit std::atomic<int> captures;
+C10_EXPORT extern constinit std::atomic<uint64_t> replays;
 
 }  // namespace detail
 
 // Whether any stream is captured for a graph. One load.
 inline bool captures_exist() { return detail::captures.load(std::memory_order_relaxed) != 0; }
+
+// How many replays of graphs have been queued in this process. A replay writes tensors without an operator.
+inline uint64_t replayed_graphs() { return detail::replays.load(std::memory_order_relaxed); }
 
 // Captures `stream` for `owner`, whose memory comes from `pool`. Throws if the device refuses.
 void begin_capture(NPUGraph& owner, NPUStream stream, c10::MempoolId_t pool, aclmdlRICaptureMode mode);

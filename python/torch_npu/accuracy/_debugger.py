@@ -1,0 +1,228 @@
+"""PrecisionDebugger: the interface and the files of msprobe.
+
+    debugger = PrecisionDebugger(config_path="config.json")      # or task=, dump_path=, level=, step=
+    for batch in data:
+        debugger.start(model)
+        train(batch)
+        debugger.stop()
+        debugger.step()
+
+Level L1 records calls of torch functions, L0 calls of modules, mix both. The folder is <dump_path>/step<n>/rank<n>.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+import sys
+import traceback
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from . import _config
+from ._gradients import watch_gradients
+from ._modules import Modules
+from ._names import name_of
+from ._output import Output, has_overflowed
+
+
+def seed_all(seed: int = 1234, mode: bool = False) -> None:
+    """Seeds Python, numpy and torch on all devices. `mode` also asks for deterministic algorithms."""
+    random.seed(seed)
+    os.environ["PYTHONHASHSEED"] = str(seed)
+    torch.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+    torch.use_deterministic_algorithms(mode)
+
+
+class PrecisionDebugger:
+    """A new one replaces the previous one of the process. start(), stop() and step() also work on the class."""
+
+    _instance: PrecisionDebugger | None = None
+
+    def __init__(
+        self,
+        config_path: str | os.PathLike[str] | None = None,
+        task: str | None = None,
+        dump_path: str | os.PathLike[str] | None = None,
+        level: str | None = None,
+        step: list[int] | None = None,
+    ) -> None:
+        given = {"task": task, "dump_path": dump_path, "level": level, "step": step}
+        self._config = _config.read(config_path, given)
+        self._step = 0
+        self._recorder: _Recorder | None = None
+        if PrecisionDebugger._instance is not None:
+            PrecisionDebugger.stop()
+        PrecisionDebugger._instance = self
+
+    @classmethod
+    def _made(cls) -> PrecisionDebugger:
+        if PrecisionDebugger._instance is None:
+            raise RuntimeError("there is no PrecisionDebugger; make one before start(), stop() and step()")
+        return PrecisionDebugger._instance
+
+    @classmethod
+    def start(cls, model: torch.nn.Module | None = None, token_range: Any = None, rank_id: int | None = None) -> None:
+        """Records until stop(). A second start() in a step goes on with its files."""
+        self = cls._made()
+        rank = _rank() if rank_id is None else rank_id
+        if (self._config.step and self._step not in self._config.step) or (self._config.rank and rank not in self._config.rank):
+            return
+        if self._recorder is None:
+            folder = self._config.dump_path / f"step{self._step}" / f"rank{rank}"
+            self._recorder = _Recorder(self._config, Output(folder, self._config), model)
+        self._recorder.open()
+
+    @classmethod
+    def stop(cls) -> None:
+        """Writes the files. The functions of the backward pass must have run."""
+        recorder = cls._made()._recorder
+        if recorder is not None:
+            recorder.close()
+
+    @classmethod
+    def step(cls) -> None:
+        """Ends a step: the next start() writes to the folder of the next one."""
+        self = cls._made()
+        cls.stop()
+        self._recorder = None
+        self._step += 1
+
+
+def _rank() -> int:
+    ready = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch.distributed.get_rank() if ready else int(os.environ.get("RANK", "0") or 0)
+
+
+class _Functions(TorchFunctionMode):
+    """Calls made by a called function are not seen: the mode is off inside of it."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = name_of(function) if self._recorder.active else None
+        return function(*args, **kwargs) if name is None else self._recorder.function(name, function, args, kwargs)
+
+
+class _Recorder:
+    """The calls of one step."""
+
+    def __init__(self, config: _config.Config, output: Output, model: torch.nn.Module | None) -> None:
+        self._config, self._output = config, output
+        self._modules = Modules(model)
+        self._modules.entered, self._modules.left = self._entered, self._left
+        self._mode = _Functions(self)
+        self._counts: collections.Counter[str] = collections.Counter()
+        self._module_inputs: dict[str, Any] = {}
+        self._in_scope = not config.scope
+        self._overflows = 0
+        self._installed = False
+        self.active = False
+
+    def open(self) -> None:
+        if self.active:
+            return
+        self.active = True
+        self._modules.open()
+        if not self._installed:
+            self._mode.__enter__()
+            self._installed = True
+
+    def close(self) -> None:
+        if not self.active:
+            return
+        self.active = False
+        self._modules.close()
+        if torch.overrides._get_current_function_mode() is self._mode:  # else a mode was entered later; ours is idle below it
+            self._mode.__exit__(None, None, None)
+            self._installed = False
+        self._output.write()
+
+    def function(self, base: str, function: Any, args: Any, kwargs: Any) -> Any:
+        if self._config.level == "L0":
+            return function(*args, **kwargs)
+        before = self._output.snapshot((args, kwargs)) if _writes(base, kwargs) else None
+        result = function(*args, **kwargs)
+        if not any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(result)):
+            return result
+        name = f"{base}.{self._counts[base]}"
+        self._counts[base] += 1
+        self._record(f"{name}.forward", f"{name}.backward", before or (args, kwargs), (args, kwargs), result, self._modules.call)
+        return result
+
+    def _entered(self, module: torch.nn.Module, name: str, inputs: Any) -> None:
+        if self._config.level != "L1":
+            self._module_inputs[name] = inputs, self._modules.call
+
+    def _left(self, module: torch.nn.Module, name: str, inputs: Any, outputs: Any) -> None:
+        if name in self._module_inputs and self.active:
+            given, parent = self._module_inputs.pop(name)
+            self._record(name, name.replace(".forward.", ".backward."), (given, {}), (given, {}), outputs, parent)
+
+    def _record(self, name: str, backward: str, shown: Any, given: Any, result: Any, parent: str | None) -> None:
+        config = self._config
+        if not self._chosen(name):
+            return
+        line = "" if parent is None else f" in {parent}"
+        if config.wants("forward") and self._keeps(name, shown, result, line):
+            self._output.forward(name, shown[0], shown[1], result, _stack(), parent)
+        if not config.wants("backward"):
+            return
+        stack = _stack()
+        inputs, outputs = (
+            [each for each in pytree.tree_leaves(part) if isinstance(each, torch.Tensor)] for part in (given, result)
+        )
+        parent_call = parent.replace(".forward.", ".backward.") if parent else None
+        seen: dict[str, dict[int, torch.Tensor]] = {"input": {}, "output": {}}
+
+        def note(side: str, place: int, gradient: torch.Tensor) -> None:
+            if not self.active:
+                return
+            seen[side][place] = gradient
+            if config.task != "overflow_check" or self._keeps(backward, list(seen["input"].values()), gradient, line):
+                self._output.gradient(backward, side, place, gradient, stack, parent_call)
+
+        watch_gradients(inputs, outputs, note)
+
+    def _chosen(self, name: str) -> bool:
+        scope = self._config.scope
+        if scope and not self._in_scope and name == scope[0]:
+            self._in_scope = True
+        chosen = self._in_scope and (not self._config.names or any(each in name for each in self._config.names))
+        if scope and name == scope[1]:
+            self._in_scope = False
+        return chosen
+
+    def _keeps(self, name: str, inputs: Any, outputs: Any, line: str) -> bool:
+        if self._config.task != "overflow_check":
+            return True
+        if 0 <= self._config.overflow_nums <= self._overflows or not has_overflowed(inputs, outputs):
+            return False
+        self._overflows += 1
+        print(f"torch_npu: {name}{line} overflowed: its inputs are finite and its outputs are not", file=sys.stderr, flush=True)
+        return True
+
+
+def _writes(base: str, kwargs: dict[str, Any]) -> bool:
+    """Whether the call changes an argument."""
+    word = base.rpartition(".")[2]
+    return (word.endswith("_") and not word.endswith("__")) or word.startswith("__i") or bool(
+        kwargs.get("inplace") or kwargs.get("out") is not None
+    ) or word == "__setitem__"  # fmt: skip
+
+
+def _stack() -> list[str]:
+    """The lines of the program, innermost first, without those of torch."""
+    tools = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    frames = traceback.extract_stack(limit=40)
+    kept = [frame for frame in reversed(frames) if not frame.filename.startswith((*tools, "<frozen"))]
+    return [f"File {frame.filename}, line {frame.lineno}, in {frame.name}, \n {frame.line}" for frame in kept]

@@ -1,0 +1,74 @@
+"""Gradients of a call without changing its graph.
+
+    watch_gradients(inputs, outputs, lambda side, place, gradient: ...)      # side is "input" or "output" of the backward call
+
+`input` are gradients of the outputs of the call, `output` those of its inputs, as the backward call sees them. An input that is
+used elsewhere too gets only the part of this call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.graph import get_gradient_edge
+
+Note = Callable[[str, int, torch.Tensor], None]
+_MOST_NODES = 2000  # of one call; a larger graph reports no gradients of its inputs
+
+
+def watch_gradients(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], note: Note) -> bool:
+    """Whether there is a backward call."""
+    differentiable = [(place, each) for place, each in enumerate(outputs) if each.requires_grad and each.grad_fn is not None]
+    if not differentiable:
+        return False
+    for place, each in differentiable:
+        each.register_hook(lambda gradient, place=place: note("input", place, gradient))
+    wanted: dict[tuple[Any, int], list[int]] = {}
+    for place, each in enumerate(inputs):
+        if each.requires_grad:
+            edge = get_gradient_edge(each)
+            wanted.setdefault((edge.node, edge.output_nr), []).append(place)
+    _follow([each.grad_fn for _, each in differentiable], wanted, note)
+    return True
+
+
+def _follow(starts: list[Any], wanted: dict[tuple[Any, int], list[int]], note: Note) -> None:
+    ends = {node for node, _ in wanted}
+    seen: set[Any] = set()
+    found: list[tuple[Any, dict[int, list[int]]]] = []
+    open_nodes = [node for node in starts if node not in ends]
+    while open_nodes:
+        node = open_nodes.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if len(seen) > _MOST_NODES:
+            return
+        places = {}
+        for index, (next_node, number) in enumerate(node.next_functions):
+            if next_node is None:
+                continue
+            if (next_node, number) in wanted:
+                places[index] = wanted[next_node, number]
+            elif next_node not in ends:
+                open_nodes.append(next_node)
+        if places:
+            found.append((node, places))
+    sums: dict[int, torch.Tensor] = {}
+    for node, places in found:
+        node.register_hook(_noting(places, sums, note))
+
+
+def _noting(places: dict[int, list[int]], sums: dict[int, torch.Tensor], note: Note) -> Callable[[Any, Any], None]:
+    def hook(gradients: Sequence[torch.Tensor | None], _: Any) -> None:
+        for index, numbers in places.items():
+            gradient = gradients[index] if index < len(gradients) else None
+            if gradient is None:
+                continue
+            for number in numbers:
+                sums[number] = sums[number] + gradient if number in sums else gradient
+                note("output", number, sums[number])
+
+    return hook

@@ -1,0 +1,136 @@
+"""dump.json, stack.json, construct.json and dump_tensor_data/*.pt of one step and rank, in the layout of msprobe."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..tools.report import write_text
+from ._config import Config
+
+_NUMBERS = ("Max", "Min", "Mean", "Norm")
+
+
+def has_overflowed(inputs: Any, outputs: Any) -> bool:
+    return not _finite(outputs) and _finite(inputs)
+
+
+def _finite(values: Any) -> bool:
+    tensors = [each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor)]
+    return all(bool(torch.isfinite(each.detach()).all()) for each in tensors if each.is_floating_point() or each.is_complex())
+
+
+class Output:
+    """Statistics stay on the device until write(), so that recording does not wait for it."""
+
+    def __init__(self, folder: Path, config: Config) -> None:
+        self._folder, self._config = folder, config
+        self._tensors = folder / "dump_tensor_data" if config.task in ("tensor", "overflow_check") else None
+        try:
+            (self._tensors or folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(error.errno, f"PrecisionDebugger: the folder {folder} cannot be made: {error.strerror}") from None
+        self._data: dict[str, dict[str, Any]] = {}
+        self._stacks: dict[tuple[str, ...], list[str]] = {}
+        self._parents: dict[str, str | None] = {}
+        self._pending: list[tuple[dict[str, Any], torch.Tensor]] = []
+        self._failed = False
+
+    def snapshot(self, values: Any) -> Any:
+        return pytree.tree_map(lambda each: each.detach().clone() if isinstance(each, torch.Tensor) else each, values)
+
+    def forward(self, name: str, args: Any, kwargs: Any, result: Any, stack: list[str], parent: str | None) -> None:
+        with torch.no_grad():
+            entry: dict[str, Any] = {}
+            if self._config.wants("input"):
+                entry["input_args"] = [self._value(f"{name}.input.{i}", each) for i, each in enumerate(args)]
+                entry["input_kwargs"] = {key: self._value(f"{name}.input.{key}", each) for key, each in kwargs.items()}
+            if self._config.wants("output"):
+                results = result if isinstance(result, tuple | list) else (result,)
+                entry["output"] = [self._value(f"{name}.output.{i}", each) for i, each in enumerate(results)]
+        self._add(name, entry, stack, parent)
+
+    def gradient(self, name: str, side: str, place: int, value: torch.Tensor, stack: list[str], parent: str | None) -> None:
+        if not self._config.wants(side):
+            return
+        if name not in self._data:
+            self._add(name, {"input": [], "output": []}, stack, parent)
+        values = self._data[name][side]
+        values.extend([None] * (place + 1 - len(values)))
+        with torch.no_grad():
+            values[place] = self._value(f"{name}.{side}.{place}", value)
+
+    def _add(self, name: str, entry: dict[str, Any], stack: list[str], parent: str | None) -> None:
+        self._data[name] = entry
+        self._stacks.setdefault(tuple(stack), []).append(name)
+        self._parents[name] = parent
+
+    def _value(self, name: str, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(name, value.detach())
+        if isinstance(value, list | tuple) and not isinstance(value, torch.Size):
+            return [self._value(f"{name}.{i}", each) for i, each in enumerate(value)]
+        if isinstance(value, dict):
+            return {str(key): self._value(f"{name}.{key}", each) for key, each in value.items()}
+        if value is None or isinstance(value, bool | int | str):
+            return {"type": type(value).__name__, "value": value}
+        if isinstance(value, float):
+            return {"type": "float", "value": value if math.isfinite(value) else str(value)}
+        return {"type": str(type(value)), "value": str(value)}
+
+    def _tensor(self, name: str, value: torch.Tensor) -> dict[str, Any]:
+        told: dict[str, Any] = {"type": "torch.Tensor", "dtype": str(value.dtype), "shape": list(value.shape)}
+        told.update(dict.fromkeys(_NUMBERS))
+        plain = value.layout == torch.strided and not value.is_meta and not value.is_quantized
+        if plain and value.numel():
+            self._pending.append((told, _statistics(value)))
+        told["requires_grad"] = value.requires_grad
+        if plain and self._config.summary_mode == "md5":
+            told["md5"] = f"{zlib.crc32(_bytes(value)):08x}"
+        if plain and self._tensors is not None:
+            told["data_name"] = f"{name}.pt"
+            self._save(self._tensors / f"{name}.pt", value)
+        return told
+
+    def _save(self, path: Path, value: torch.Tensor) -> None:
+        try:
+            torch.save(value.cpu().contiguous().clone(), path)
+        except (OSError, RuntimeError) as error:
+            if not self._failed:
+                self._failed = True
+                reason = str(error).splitlines()[0]
+                print(f"torch_npu: {path} cannot be written: {reason}; the program goes on", flush=True)
+
+    def write(self) -> None:
+        for told, numbers in self._pending:
+            for key, number in zip(_NUMBERS, numbers.tolist(), strict=True):
+                told[key] = number if math.isfinite(number) else str(number)
+        self._pending.clear()
+        content = {
+            "task": "tensor" if self._tensors else self._config.task,
+            "level": self._config.level,
+            "framework": "pytorch",
+            "dump_data_dir": str(self._tensors.absolute()) if self._tensors else None,
+            "data": self._data,
+        }
+        stacks = {str(number): [names, list(lines)] for number, (lines, names) in enumerate(self._stacks.items())}
+        for name, part in (("dump", content), ("stack", stacks), ("construct", self._parents)):
+            write_text(self._folder / f"{name}.json", json.dumps(part, indent=1))
+
+
+def _statistics(value: torch.Tensor) -> torch.Tensor:
+    """Max, Min, Mean and Norm, on the device of the tensor."""
+    numbers = value.abs() if value.is_complex() else value
+    wide = numbers.double() if numbers.dtype in (torch.float64, torch.int64) else numbers.float()
+    least, greatest = wide.aminmax()
+    return torch.stack([greatest, least, wide.mean(), torch.linalg.vector_norm(wide)])
+
+
+def _bytes(value: torch.Tensor) -> bytes:
+    return bytes(value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()) if value.numel() else b""

@@ -1,0 +1,154 @@
+"""The HDF5 layout of torch.utils.dumper: /<name>/<sequence>/input/<argument> and output/<result>.
+
+A tensor is a dataset with the attributes DeviceType, DataType, FormatType, Type and Stride; half precision is stored as
+float32 and one-byte types as int8. Elements of a list are <argument>/<argument>_<i>. Other values are datasets with the attribute
+Type only. Equal tensors are stored once: later ones are hard links. The group of the number has the attributes Module and Line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ._record import Record, TensorValue
+
+# torch.dtype -> (DataType, dtype in the file); 1 to 11 are those of the documents.
+CODES: dict[torch.dtype, tuple[int, torch.dtype]] = {
+    torch.float32: (1, torch.float32),
+    torch.uint8: (2, torch.int8),
+    torch.int8: (3, torch.int8),
+    torch.int16: (5, torch.int16),
+    torch.int32: (6, torch.int32),
+    torch.int64: (7, torch.int64),
+    torch.bool: (9, torch.int8),
+    torch.float16: (10, torch.float32),
+    torch.float64: (11, torch.float64),
+    torch.bfloat16: (15, torch.float32),
+    torch.complex32: (16, torch.complex64),
+    torch.complex64: (17, torch.complex64),
+    torch.complex128: (18, torch.complex128),
+    torch.uint16: (19, torch.uint16),
+    torch.uint32: (20, torch.uint32),
+    torch.uint64: (21, torch.uint64),
+    torch.float8_e5m2: (22, torch.float32),
+    torch.float8_e4m3fn: (23, torch.float32),
+}
+DTYPES = {code: dtype for dtype, (code, _) in CODES.items()}
+
+_TENSOR, _TENSORS, _INTEGERS, _INTEGER, _BOOL, _DOUBLE, _SCALAR, _DTYPE = 0, 1, 2, 3, 4, 5, 7, 14
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise ImportError(
+            f"HDF5 dumps need the package h5py ({error}); install it with: pip install 'torch_npu[accuracy]'"
+        ) from None
+    return h5py
+
+
+class Hdf5Writer:
+    """Writes the file at `path`, which is truncated. `compress` stores the tensors with gzip."""
+
+    def __init__(self, path: str | os.PathLike[str], compress: bool = False) -> None:
+        self.path = Path(path)
+        self._h5py = _h5py()
+        self._compression = "gzip" if compress else None
+        self._stored: dict[tuple[Any, ...], str] = {}
+        self._file = self._h5py.File(self.path, "w")
+        self._descriptor: int = self._file.id.get_vfd_handle()
+
+    def write(self, record: Record) -> None:
+        place = f"/{record.name.replace('/', '_')}/{record.sequence}"
+        group = self._file.require_group(place)
+        group.attrs["Module"] = record.module
+        group.attrs["Line"] = record.line
+        for side, values in (("input", record.inputs), ("output", record.outputs)):
+            self._file.require_group(f"{place}/{side}")
+            for name, value in values.items():
+                self._put(f"{place}/{side}/{name}", name, value, record.types.get(name, ""))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def forget(self) -> None:
+        """In the child of a fork: what it still writes to the file is lost."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, self._descriptor)
+        os.close(nowhere)
+
+    def _put(self, path: str, name: str, value: Any, kind: str) -> None:
+        if isinstance(value, TensorValue):
+            self._put_tensor(path, value)
+        elif isinstance(value, list) and any(isinstance(item, TensorValue) for item in value):
+            self._file.require_group(path).attrs["Type"] = _int32(_TENSORS)
+            for i, item in enumerate(value):
+                self._put(f"{path}/{name}_{i}", f"{name}_{i}", item, "")
+        elif value is not None:
+            self._put_number(path, value, kind)
+
+    def _put_tensor(self, path: str, value: TensorValue) -> None:
+        if value.data is None or value.dtype not in CODES:
+            return
+        code, stored = CODES[value.dtype]
+        data = value.data.view(torch.int8) if value.dtype == torch.uint8 else value.data.to(stored)
+        digest = hashlib.blake2b(data.view(-1).view(torch.uint8).numpy(), digest_size=16).digest() if data.numel() else b""
+        key = (digest, code, value.shape, value.stride, value.device_code)
+        known = self._stored.get(key)
+        if known is not None:
+            self._file[path] = self._file[known]
+            return
+        compression = self._compression if data.numel() > 1 and data.dim() else None
+        dataset = self._file.create_dataset(path, data=data.numpy(), compression=compression)
+        numbers = {"DeviceType": value.device_code, "DataType": code, "FormatType": 2, "Type": _TENSOR}
+        for attribute, number in numbers.items():
+            dataset.attrs[attribute] = _int32(number)
+        dataset.attrs.create("Stride", list(value.stride), dtype="int64")
+        self._stored[key] = path
+
+    def _put_number(self, path: str, value: Any, kind: str) -> None:
+        data: Any
+        if isinstance(value, bool):
+            data, code = value, _BOOL
+        elif isinstance(value, int):
+            data, code = value, _SCALAR if "Scalar" in kind or "number" in kind.lower() else _INTEGER
+        elif isinstance(value, float | complex):
+            data, code = value, _SCALAR if "number" in kind.lower() else _DOUBLE
+        elif isinstance(value, list | tuple) and all(isinstance(item, int) for item in value):
+            data, code = [int(item) for item in value], _INTEGERS
+        elif isinstance(value, torch.dtype):
+            data, code = str(value), _DTYPE
+        else:
+            data, code = str(value), _SCALAR
+        empty = isinstance(data, list) and not data
+        dataset = (
+            self._file.create_dataset(path, shape=(0,), dtype="int64") if empty else self._file.create_dataset(path, data=data)
+        )
+        dataset.attrs["Type"] = _int32(code)
+
+
+def _int32(number: int) -> Any:
+    import numpy
+
+    return numpy.int32(number)
+
+
+def tensor_of(dataset: Any) -> torch.Tensor:
+    """The tensor of a dataset that Hdf5Writer or the documents' tool wrote."""
+    data = torch.from_numpy(dataset[()]) if dataset.shape else torch.tensor(dataset[()])
+    dtype = DTYPES.get(int(dataset.attrs.get("DataType", -1)), data.dtype)
+    return data.view(torch.uint8) if dtype == torch.uint8 else data.to(dtype)
+
+
+def read_entries(file: Any) -> dict[str, list[int]]:
+    """The sequence numbers of each name in an open file, in order. Groups without a number are left out."""
+    found: dict[str, list[int]] = {}
+    for name, group in file.items():
+        if hasattr(group, "keys"):
+            found[name] = sorted(int(key) for key in group if key.isdigit())
+    return found

@@ -1,0 +1,89 @@
+"""dump.json and .pt files, as msprobe has them: <folder>/dump.json and <folder>/dump_tensor_data/<name>.pt."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ._record import Record, TensorValue, statistics_of
+
+
+class JsonWriter:
+    """Names are Aten.<name>.<k>.forward and Aten.<node>.<k>.backward, with k counted by name and direction. `tensors` adds a .pt
+    file for each tensor; equal tensors share one file by hard links."""
+
+    def __init__(self, folder: str | os.PathLike[str], tensors: bool = True) -> None:
+        self.folder = Path(folder)
+        self._tensors = self.folder / "dump_tensor_data" if tensors else None
+        (self._tensors or self.folder).mkdir(parents=True, exist_ok=True)
+        self._counts: collections.Counter[tuple[str, bool]] = collections.Counter()
+        self._data: dict[str, Any] = {}
+        self._files: dict[tuple[Any, ...], Path] = {}
+
+    def write(self, record: Record) -> None:
+        count = self._counts[record.name, record.backward]
+        self._counts[record.name, record.backward] += 1
+        name = f"Aten.{record.name}.{count}.{'backward' if record.backward else 'forward'}"
+        inputs = [self._value(f"{name}.input.{i}", item) for i, item in enumerate(record.inputs.values())]
+        outputs = [self._value(f"{name}.output.{i}", item) for i, item in enumerate(record.outputs.values())]
+        if record.backward:
+            self._data[name] = {"input": inputs, "output": outputs}
+        else:
+            self._data[name] = {"input_args": inputs, "input_kwargs": {}, "output": outputs}
+
+    def close(self) -> None:
+        content = {
+            "task": "tensor" if self._tensors else "statistics",
+            "level": "L1",
+            "framework": "pytorch",
+            "dump_data_dir": str(self._tensors.absolute()) if self._tensors else None,
+            "data": self._data,
+        }
+        part = self.folder / "dump.json.part"
+        part.write_text(json.dumps(content, indent=1))
+        part.replace(self.folder / "dump.json")
+
+    def _value(self, name: str, value: Any) -> Any:
+        if isinstance(value, TensorValue):
+            return self._tensor(name, value)
+        if isinstance(value, list):
+            return [self._value(f"{name}.{i}", item) for i, item in enumerate(value)]
+        if isinstance(value, bool | int | float | str):
+            return {"type": type(value).__name__, "value": value if not _is_odd(value) else str(value)}
+        return None if value is None else {"type": type(value).__name__, "value": str(value)}
+
+    def _tensor(self, name: str, value: TensorValue) -> dict[str, Any]:
+        numbers = value.statistics or (statistics_of(value.data) if value.data is not None else {})
+        described: dict[str, Any] = {"type": "torch.Tensor", "dtype": str(value.dtype), "shape": list(value.shape)}
+        for key in ("Max", "Min", "Mean", "Norm"):
+            number = numbers.get(key)
+            described[key] = str(number) if _is_odd(number) else number
+        described["requires_grad"] = False
+        if self._tensors is not None and value.data is not None:
+            described["data_name"] = f"{name}.pt"
+            self._save(self._tensors / f"{name}.pt", value)
+        return described
+
+    def _save(self, path: Path, value: TensorValue) -> None:
+        assert value.data is not None
+        content = value.data.view(-1).view(torch.uint8).numpy() if value.data.numel() else b""
+        key = (hashlib.blake2b(content, digest_size=16).digest(), value.dtype, value.shape)
+        known = self._files.get(key)
+        path.unlink(missing_ok=True)
+        if known is not None:
+            os.link(known, path)
+            return
+        torch.save(value.data, path)
+        self._files[key] = path
+
+
+def _is_odd(value: Any) -> bool:
+    """JSON has no NaN and no infinity."""
+    return isinstance(value, float) and not math.isfinite(value)

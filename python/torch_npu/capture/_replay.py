@@ -1,0 +1,127 @@
+"""Replay: gives calls the inputs that a dump has for them.
+
+Each call is matched with the first entry of the same name, in the order of the file, that was not used yet and has tensors of the
+same sizes. The tensors of the call are overwritten; expanded ones once per element of memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import npu
+from ._hdf5 import read_entries, tensor_of
+
+# Names of one operator on different devices -> the name that both are matched by.
+NAMES = {
+    "NpuConvolutionBackward": "ConvolutionBackward",
+    "CudnnConvolutionBackward": "ConvolutionBackward",
+    "ThnnConvDepthwise2DBackward": "ConvolutionBackward",
+    "ConvolutionOverrideableBackward": "ConvolutionBackward",
+    "CudnnBatchNormBackward": "NativeBatchNormBackward",
+}
+PARAMETERS = {"epsilon": "eps", "self": "input"}
+IGNORED = {"benchmark", "deterministic", "result3"}
+
+
+def canonical(name: str) -> str:
+    """AddmmBackward0 is AddmmBackward in old files."""
+    base = name.rstrip("0123456789") if "Backward" in name else name
+    return NAMES.get(base, base)
+
+
+class Replay:
+    def __init__(self, h5py: Any, path: Path, with_acl_dump: bool) -> None:
+        try:
+            self._file = h5py.File(path, "r")
+            entries = read_entries(self._file)
+        except OSError as error:
+            raise OSError(f"cannot read {path}: {error}; dump it again") from None
+        self._acl = with_acl_dump
+        self._open: dict[str, list[tuple[int, Any]]] = {}
+        for name, numbers in entries.items():
+            groups = [(number, self._file[name][str(number)]) for number in numbers]
+            self._open.setdefault(canonical(name), []).extend(groups)
+        for groups in self._open.values():
+            groups.sort(key=lambda item: item[0])
+        self.last = max((number for numbers in entries.values() for number in numbers), default=0)
+        self._dumping = False
+
+    def close(self) -> None:
+        self._file.close()
+
+    def before(self, name: str, backward: bool, values: dict[str, Any]) -> int:
+        """Writes the inputs. Returns the number of the entry in the file, or 0. A failure is printed, and the call goes on."""
+        try:
+            return self._load(canonical(name), values)
+        except (OSError, KeyError, RuntimeError, ValueError) as error:
+            print(f"torch_npu: the inputs of {name} were not loaded: {error}", file=sys.stderr, flush=True)
+            return 0
+
+    def after(self) -> None:
+        if self._dumping:
+            self._dumping = False
+            npu.synchronize()
+            npu.finalize_dump()
+
+    def _load(self, name: str, values: dict[str, Any]) -> int:
+        candidates = self._open.get(name, [])
+        for position, (number, group) in enumerate(candidates):
+            if "input" not in group:
+                continue
+            pairs = _pairs(group["input"], values)
+            if pairs is None:
+                continue
+            for tensor, dataset in pairs:
+                overwrite(tensor, tensor_of(dataset))
+            del candidates[position]
+            if self._acl:
+                npu.init_dump()
+                npu.set_dump("acl.json")
+                self._dumping = True
+            return number
+        return 0
+
+
+def _pairs(group: Any, values: dict[str, Any]) -> list[tuple[torch.Tensor, Any]] | None:
+    """The tensors of the call with their datasets; None if a size or a number differs."""
+    pairs: list[tuple[torch.Tensor, Any]] = []
+    for name, value in values.items():
+        if name in IGNORED:
+            continue
+        item = group.get(name)
+        if item is None:
+            item = next((group[old] for old, new in PARAMETERS.items() if new == name and old in group), None)
+        if isinstance(value, torch.Tensor):
+            if item is None or not hasattr(item, "shape") or tuple(item.shape) != tuple(value.shape):
+                return None
+            pairs.append((value, item))
+        elif isinstance(value, list | tuple) and any(isinstance(each, torch.Tensor) for each in value):
+            if item is None or hasattr(item, "shape"):
+                return None
+            nested = _pairs(item, {f"{name}_{i}": each for i, each in enumerate(value)})
+            if nested is None:
+                return None
+            pairs.extend(nested)
+        elif isinstance(value, bool | int | float) and getattr(item, "shape", None) == () and _differs(item, value):
+            return None
+    return pairs
+
+
+def _differs(item: Any, value: float) -> bool:
+    return item.dtype.kind in "biuf" and float(item[()]) != float(value)
+
+
+def overwrite(tensor: torch.Tensor, data: torch.Tensor) -> None:
+    """Writes `data` to the memory of the tensor. Autograd does not see it."""
+    target = torch.ops.aten.alias(tensor.detach())
+    for dimension, (size, stride) in enumerate(zip(target.shape, target.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            target, data = target.narrow(dimension, 0, 1), data.narrow(dimension, 0, 1)
+    version = tensor._version if not tensor.is_inference() else 0
+    target.copy_(data)
+    if not tensor.is_inference():
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))

@@ -1,0 +1,200 @@
+"""torch.utils.dumper: dumps operators with their tensors to an HDF5 file, replays such a file, or finds overflows.
+
+with torch.utils.dumper(use_dump=True, dump_path="./model.h5") as dump:                       # dump
+with torch.utils.dumper(use_dump=True, load_file_path="./model.h5", dump_path="./npu.h5"):    # replay the inputs of a file, dump
+with torch.utils.dumper(check_overflow=True, dump_path="./overflow"):                         # name the operators that overflow
+with torch.utils.dumper(use_load=True, load_file_path="./op.h5", dump_path="./", load_with_acl_dump=True):
+
+`dump_path` with the suffix .h5 is a file, anything else a folder in which a file with the time as its name is made.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import _C
+from ._hdf5 import Hdf5Writer, _h5py
+from ._record import Record
+from ._replay import NAMES, PARAMETERS, Replay
+from ._session import Capture
+
+_LARGE = 8 << 30
+
+
+class dumper:
+    def __init__(
+        self,
+        enabled: bool = True,
+        use_dump: bool = False,
+        use_load: bool = False,
+        check_overflow: bool = False,
+        dump_path: str | os.PathLike[str] | None = None,
+        load_file_path: str | os.PathLike[str] | None = None,
+        load_with_acl_dump: bool = False,
+        *,
+        compress: bool = False,
+        operators: str = "",
+    ) -> None:
+        switches = {
+            "enabled": enabled,
+            "use_dump": use_dump,
+            "use_load": use_load,
+            "check_overflow": check_overflow,
+            "load_with_acl_dump": load_with_acl_dump,
+        }
+        for name, value in switches.items():
+            if not isinstance(value, bool):
+                raise TypeError(f"torch.utils.dumper: {name} must be True or False, but is {value!r}")
+        load = os.fspath(load_file_path) if load_file_path else ""
+        if check_overflow and (use_dump or use_load or load):
+            raise ValueError("torch.utils.dumper: check_overflow cannot be combined with use_dump, use_load or load_file_path")
+        if load_with_acl_dump and not load:
+            raise ValueError("torch.utils.dumper: load_with_acl_dump needs a load_file_path")
+        if use_load and not load:
+            raise ValueError("torch.utils.dumper: use_load needs a load_file_path")
+        if enabled and not (use_dump or use_load or check_overflow):
+            raise ValueError("torch.utils.dumper: set one of use_dump, use_load and check_overflow to True")
+        self._problem = ""  # why nothing is dumped
+        self._load: Path | None = None
+        self._path: Path | None = None
+        self._enabled, self._overflow, self._acl = enabled, check_overflow, load_with_acl_dump
+        self._compress, self._operators = compress, operators
+        if enabled:
+            try:
+                self._load = _existing(load) if load else None
+                self._path = _file_of(dump_path)
+                if self._load is not None and self._load.resolve() == self._path.resolve():
+                    raise ValueError(f"dump_path and load_file_path are the same file, {self._load}; choose another dump_path")
+            except (OSError, ValueError) as error:
+                self._problem = str(error)
+        self._capture: Capture | None = None
+        self._replay: Replay | None = None
+
+    @property
+    def path(self) -> str | None:
+        """The file of the dump."""
+        return str(self._path) if self._path is not None else None
+
+    def get_op_map(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Names of operators and of parameters that mean the same in files of different devices."""
+        return dict(NAMES), dict(PARAMETERS)
+
+    def __enter__(self) -> dumper:
+        if not self._enabled:
+            return self
+        if self._capture is not None:
+            raise RuntimeError("torch.utils.dumper: this object is active already; make a new one for each block")
+        self._warn()
+        try:
+            self._start()
+        except (OSError, RuntimeError) as error:
+            self._problem = self._problem or str(error).split("\n")[0]
+        if self._problem:
+            print(f"torch.utils.dumper: {self._problem}; nothing is dumped, and the program goes on", file=sys.stderr, flush=True)
+        return self
+
+    def _start(self) -> None:
+        if self._problem or self._path is None:
+            return
+        if self._load is not None:
+            self._replay = Replay(_h5py(), self._load, self._acl)
+        if _C._capture_is_active():
+            raise RuntimeError("another dump is active in this process: end it before this one starts")
+        writer: Any = _OverflowWriter(self._path, self._compress) if self._overflow else None
+        if writer is None:
+            writer = _opened(self._path, self._compress)
+        options: dict[str, Any] = {}
+        if self._replay is not None:
+            options = {"before": self._replay.before, "after": self._replay.after, "first_sequence": self._replay.last + 1}
+        self._capture = Capture(writer, operators=self._operators, overflow=self._overflow, **options)
+        try:
+            self._capture.start()
+        except RuntimeError:
+            self._capture = None
+            writer.close()
+            raise
+        if not self._overflow:
+            print(f"torch.utils.dumper writes {self._path}", file=sys.stderr, flush=True)
+
+    def __exit__(self, *_: object) -> None:
+        capture, self._capture = self._capture, None
+        if capture is None:
+            return
+        try:
+            capture.stop()
+        finally:
+            if self._replay is not None:
+                self._replay.close()
+        assert self._path is not None
+        if self._path.exists() and self._path.stat().st_size > _LARGE:
+            warnings.warn(f"the dump {self._path} is larger than 8 GiB: use a batch of at most 8 and dump one step", stacklevel=2)
+
+    def _warn(self) -> None:
+        many = torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
+        if self._overflow and many:
+            warnings.warn("torch.utils.dumper: check_overflow is meant for a single device", stacklevel=3)
+        if self._overflow and "apex.amp" in sys.modules and _apex_scales_dynamically():
+            warnings.warn(
+                "torch.utils.dumper: check_overflow with apex's dynamic loss scale reports the overflows that the scale provokes",
+                stacklevel=3,
+            )
+        if self._acl and os.environ.get("ACL_DUMP_DATA") == "1":
+            warnings.warn("torch.utils.dumper: load_with_acl_dump needs ACL_DUMP_DATA=0, but it is 1", stacklevel=3)
+
+
+def _apex_scales_dynamically() -> bool:
+    state = getattr(sys.modules["apex.amp"], "_amp_state", None)
+    scalers = getattr(getattr(state, "_amp_state", state), "loss_scalers", [])
+    return any(getattr(scaler, "dynamic", False) for scaler in scalers)
+
+
+def _existing(path: str) -> Path:
+    if not path.endswith(".h5"):
+        raise ValueError(f"load_file_path must end in .h5, but is {path!r}")
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {path!r} to load; dump it first")
+    return Path(path)
+
+
+def _file_of(path: str | os.PathLike[str] | None) -> Path:
+    given = Path(path) if path else Path.cwd()
+    if given.suffix == ".h5" and not given.is_dir():
+        if not given.absolute().parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {str(given.parent)!r} for the dump_path {str(given)!r}")
+        return given
+    if given.suffix and not given.is_dir():
+        raise ValueError(f"dump_path must be a folder or a file that ends in .h5, but is {str(given)!r}")
+    given.mkdir(parents=True, exist_ok=True)
+    return given / datetime.datetime.now().strftime("%Y%m%d_%H%M%S.%f.h5")
+
+
+def _opened(path: Path, compress: bool) -> Hdf5Writer:
+    try:
+        return Hdf5Writer(path, compress)
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error}; choose another dump_path") from None
+
+
+class _OverflowWriter:
+    """Makes the file with the first overflow."""
+
+    def __init__(self, path: Path, compress: bool) -> None:
+        self._path, self._compress = path, compress
+        self._writer: Hdf5Writer | None = None
+
+    def write(self, record: Record) -> None:
+        if self._writer is None:
+            self._writer = Hdf5Writer(self._path, self._compress)
+        print(f"torch.utils.dumper: {record.name} overflows (sequence number {record.sequence}, {self._path})", flush=True)
+        self._writer.write(record)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,1 @@
+"""Accuracy tools: compare two runs, operator by operator. docs/accuracy.md."""

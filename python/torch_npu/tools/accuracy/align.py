@@ -1,0 +1,136 @@
+"""Which operator of one run corresponds to which operator of another: the runs are compared as graphs.
+
+    pairs, only_mine, only_golden = align(mine.ops, golden.ops)
+
+Both runs are the same computation, but operators may come in another order, be missing, or have other names. An operator's label
+is made of its name, its shapes and the labels of the operators that made its inputs. Who made an input is known by its contents:
+the newest operator before with an equal output. Pairs are made in four rounds, from certain to uncertain:
+ 1. same name and bit-equal inputs;
+ 2. same label: the same place in the graph;
+ 3. same name and shapes, in the same order (the longest common sequence);
+ 4. same name, in the same order.
+"""
+
+from __future__ import annotations
+
+import collections
+import difflib
+import hashlib
+from collections.abc import Callable, Hashable, Sequence
+
+from .runs import Op, Value
+
+# Operators of a device and the operator that others have in its place.
+SAME_OPERATOR = {
+    "CudnnConvolutionBackward": "NpuConvolutionBackward",
+    "ThnnConvDepthwise2DBackward": "NpuConvolutionBackward",
+    "CudnnBatchNormBackward": "NativeBatchNormBackward",
+    "convolution_overrideable": "convolution",
+    "_convolution": "convolution",
+    "cudnn_convolution": "convolution",
+    "mkldnn_convolution": "convolution",
+    "thnn_conv2d": "convolution",
+    "convolution_backward_overrideable": "convolution_backward",
+    "cudnn_batch_norm": "native_batch_norm",
+    "cudnn_batch_norm_backward": "native_batch_norm_backward",
+    "_native_batch_norm_legit": "native_batch_norm",
+}
+SAME_ARGUMENT = {"epsilon": "eps", "self": "input"}
+IGNORED_ARGUMENTS = {"benchmark", "deterministic", "result3", "cudnn_enabled", "allow_tf32", "reserve"}
+
+Pair = tuple[Op, Op]
+
+
+def canonical(name: str) -> str:
+    return SAME_OPERATOR.get(name, name)
+
+
+def canonical_argument(name: str) -> str:
+    return SAME_ARGUMENT.get(name, name)
+
+
+def _tensors(values: Sequence[Value]) -> list[Value]:
+    return [value for value in values if value.is_tensor and canonical_argument(value.name) not in IGNORED_ARGUMENTS]
+
+
+def _shapes(op: Op) -> tuple[Hashable, ...]:
+    values = _tensors(op.inputs) or _tensors(op.outputs)
+    return (canonical(op.kind or op.name), *(value.shape for value in values))
+
+
+def _contents(op: Op) -> Hashable:
+    """None without inputs. Values that are no tensors, such as the sizes of a factory, belong to the inputs."""
+    known = [value for value in op.inputs if canonical_argument(value.name) not in IGNORED_ARGUMENTS]
+    if not any(value.is_tensor for value in known):
+        return None
+    return (canonical(op.kind or op.name), *(value.digest for value in known if value.is_tensor))
+
+
+def _labels(ops: Sequence[Op], shared: set[str]) -> dict[int, Hashable]:
+    """Label by the index of the operator. `shared` are contents that both runs have from the start, such as weights."""
+    made: dict[str, str] = {}
+    labels: dict[int, Hashable] = {}
+    for index, op in enumerate(ops):
+        origins = []
+        for value in _tensors(op.inputs):
+            leaf = value.digest if value.digest in shared else f"leaf {value.shape}"
+            origins.append(made.get(value.digest, leaf))
+        label = hashlib.blake2b(repr((_shapes(op), origins)).encode(), digest_size=16).hexdigest()
+        labels[index] = label
+        for place, value in enumerate(_tensors(op.outputs)):
+            made[value.digest] = f"{label}:{place}"
+    return labels
+
+
+def _leaves(ops: Sequence[Op]) -> set[str]:
+    made: set[str] = set()
+    found: set[str] = set()
+    for op in ops:
+        found |= {value.digest for value in _tensors(op.inputs)} - made
+        made |= {value.digest for value in _tensors(op.outputs)}
+    return found
+
+
+class _Rest:
+    """The operators of both runs that have no partner yet, by their index."""
+
+    def __init__(self, mine: Sequence[Op], golden: Sequence[Op]) -> None:
+        self.mine, self.golden = list(range(len(mine))), list(range(len(golden)))
+        self.pairs: list[tuple[int, int]] = []
+
+    def take(self, pairs: list[tuple[int, int]]) -> None:
+        left, right = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
+        self.mine = [index for index in self.mine if index not in left]
+        self.golden = [index for index in self.golden if index not in right]
+        self.pairs += pairs
+
+    def by_key(self, mine: Callable[[int], Hashable], golden: Callable[[int], Hashable]) -> None:
+        """Pairs operators with equal keys, the first with the first; a key of None has no partner."""
+        waiting: dict[Hashable, collections.deque[int]] = collections.defaultdict(collections.deque)
+        for index in self.golden:
+            waiting[golden(index)].append(index)
+        pairs = []
+        for index in self.mine:
+            key = mine(index)
+            if key is not None and waiting.get(key):
+                pairs.append((index, waiting[key].popleft()))
+        self.take(pairs)
+
+    def by_order(self, mine: Callable[[int], Hashable], golden: Callable[[int], Hashable]) -> None:
+        left, right = [mine(index) for index in self.mine], [golden(index) for index in self.golden]
+        blocks = difflib.SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
+        self.take([(self.mine[block.a + i], self.golden[block.b + i]) for block in blocks for i in range(block.size)])
+
+
+def align(mine: Sequence[Op], golden: Sequence[Op]) -> tuple[list[Pair], list[Op], list[Op]]:
+    """Pairs in the order of `mine`, then the operators that only one run has."""
+    rest = _Rest(mine, golden)
+    rest.by_key(lambda i: _contents(mine[i]), lambda i: _contents(golden[i]))
+    if rest.mine and rest.golden:
+        shared = _leaves(mine) & _leaves(golden)
+        left, right = _labels(mine, shared), _labels(golden, shared)
+        rest.by_key(lambda i: left[i], lambda i: right[i])
+        rest.by_order(lambda i: _shapes(mine[i]), lambda i: _shapes(golden[i]))
+        rest.by_key(lambda i: canonical(mine[i].name), lambda i: canonical(golden[i].name))
+    pairs = [(mine[left], golden[right]) for left, right in sorted(rest.pairs)]
+    return pairs, [mine[index] for index in rest.mine], [golden[index] for index in rest.golden]

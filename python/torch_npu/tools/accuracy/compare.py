@@ -1,0 +1,165 @@
+"""Compares two runs, operator by operator and tensor by tensor.
+
+    result = compare(mine, golden, Options())
+    result.first            # the first operator whose inputs agree and whose outputs do not, or None
+    result.agrees
+
+The state of an operator: `pass`; `warning`: an output is less exact than usual; `error`: an output is wrong though the inputs
+agree, so the operator itself is at fault; `inherited`: an output is wrong, and so was an input; `unmatched`: only one run has it.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import metrics
+from .align import IGNORED_ARGUMENTS, align, canonical_argument
+from .runs import Op, Run, Value
+from .verdict import Judgement, judge
+
+# Pairs of types that the dumps of two devices have for the same tensor.
+_SAME_KIND = ({"float32", "float16", "bfloat16", "float64"}, {"int32", "int64"}, {"complex64", "complex128", "complex32"})
+Measure = Callable[[np.ndarray, np.ndarray], tuple[str, str]]  # of a user's script
+
+
+@dataclass
+class Options:
+    algorithms: Sequence[str] = tuple(metrics.ALGORITHMS)
+    custom: dict[str, Measure] = field(default_factory=dict)
+    largest: int = 0  # elements of a tensor that are compared; 0: all
+    chosen: Callable[[int, int], bool] = lambda place, count: True  # by the number of an operator from 1, and how many there are
+
+
+@dataclass
+class Row:
+    """Two values of a pair of operators, or one without a partner."""
+
+    side: str  # "input" or "output"
+    place: int
+    mine: Value | None
+    golden: Value | None
+    numbers: dict[str, str]
+    reason: str
+    judgement: Judgement | None = None
+
+    @property
+    def state(self) -> str:
+        return self.judgement.state if self.judgement else "error"
+
+
+@dataclass
+class Item:
+    """A pair of operators, or one without a partner."""
+
+    mine: Op | None
+    golden: Op | None
+    rows: list[Row]
+
+    @property
+    def op(self) -> Op:
+        known = self.mine or self.golden
+        assert known is not None
+        return known
+
+    @property
+    def worst(self) -> float:
+        return max((row.judgement.units for row in self.rows if row.judgement and row.side == "output"), default=0.0)
+
+    @property
+    def state(self) -> str:
+        if self.mine is None or self.golden is None:
+            return "unmatched"
+        outputs = [row.state for row in self.rows if row.side == "output"]
+        if "error" not in outputs:
+            return "warning" if "warning" in outputs else "pass"
+        inputs_agree = all(row.state != "error" for row in self.rows if row.side == "input")
+        return "error" if inputs_agree else "inherited"
+
+
+@dataclass
+class Result:
+    mine: Run
+    golden: Run
+    items: list[Item]  # in the order of `mine`, then what only the golden run has
+
+    @property
+    def first(self) -> Item | None:
+        wrong = [item for item in self.items if item.state == "error"]
+        return min(wrong, key=lambda item: item.op.number, default=None) or self._first_inherited()
+
+    def _first_inherited(self) -> Item | None:
+        """Inputs that no operator of the run made may differ already."""
+        return next((item for item in self.items if item.state == "inherited"), None)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        found = collections.Counter(item.state for item in self.items)
+        return {state: found[state] for state in ("pass", "warning", "error", "inherited", "unmatched")}
+
+    @property
+    def agrees(self) -> bool:
+        """Operators without a partner do not matter: devices decompose operators in different ways."""
+        return not self.counts["error"] and not self.counts["inherited"] and any(item.mine and item.golden for item in self.items)
+
+
+def compare(mine: Run, golden: Run, options: Options) -> Result:
+    pairs, only_mine, only_golden = align(mine.ops, golden.ops)
+    matched = sorted([*pairs, *((op, None) for op in only_mine)], key=lambda pair: pair[0].number)
+    chosen = [pair for place, pair in enumerate(matched, 1) if options.chosen(place, len(matched))]
+    items = [Item(left, right, list(_rows(left, right, options)) if right else []) for left, right in chosen]
+    return Result(mine, golden, items + [Item(None, op, []) for op in only_golden])
+
+
+def _rows(mine: Op, golden: Op, options: Options) -> Iterator[Row]:
+    for side, left, right in (("input", mine.inputs, golden.inputs), ("output", mine.outputs, golden.outputs)):
+        if side == "input" and not (left and right):
+            continue  # a dump may hold outputs only
+        for place, (one, other) in enumerate(_partners(left, right)):
+            yield _row(side, place, one, other, options)
+
+
+def _partners(left: Sequence[Value], right: Sequence[Value]) -> list[tuple[Value | None, Value | None]]:
+    """By name; values without a namesake in their order."""
+    mine, golden = ([value for value in side if _counts(value)] for side in (left, right))
+    by_name = {canonical_argument(value.name): value for value in golden}
+    pairs = [(value, by_name.get(canonical_argument(value.name))) for value in mine]
+    used = {id(other) for _, other in pairs}
+    spare = iter([value for value in golden if id(value) not in used])
+    return [(one, other or next(spare, None)) for one, other in pairs]
+
+
+def _counts(value: Value) -> bool:
+    return value.is_tensor and canonical_argument(value.name) not in IGNORED_ARGUMENTS
+
+
+def _row(side: str, place: int, one: Value | None, other: Value | None, options: Options) -> Row:
+    nothing = dict.fromkeys([*options.algorithms, *options.custom], metrics.NAN)
+    if one is None or other is None:
+        present = one or other
+        assert present is not None
+        reason = f"only {'NPUDump' if one else 'GroundTruth'} has it"
+        return Row(side, place, one, other, nothing, reason, Judgement("warning", 0.0, reason))
+    if reason := _why_not(one, other):
+        return Row(side, place, one, other, nothing, reason, Judgement("error", np.inf, reason))
+    left, right = one.load().reshape(-1), other.load().reshape(-1)
+    if options.largest:
+        left, right = left[: options.largest], right[: options.largest]
+    numbers, reasons = metrics.measure(left, right, options.algorithms)
+    for name, measure in options.custom.items():
+        numbers[name], told = measure(left, right)
+        reasons += [told] if told else []
+    judgement = judge(left, right, one.type, other.type)
+    return Row(side, place, one, other, numbers, "; ".join(filter(None, [*reasons, judgement.reason])), judgement)
+
+
+def _why_not(one: Value, other: Value) -> str:
+    if one.type != other.type and not any({one.type, other.type} <= kinds for kinds in _SAME_KIND):
+        return f"the data types differ: {one.type} and {other.type}"
+    size, golden_size = (int(np.prod(value.shape, dtype=np.int64)) for value in (one, other))
+    if size != golden_size:
+        return f"the shapes differ: {list(one.shape)} and {list(other.shape)}"
+    return ""

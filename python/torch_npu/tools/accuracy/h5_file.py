@@ -1,0 +1,98 @@
+"""Reads the HDF5 file of torch.utils.dumper: `/<operator>/<number>/input/<argument>` and `/output/<argument>`.
+
+A list of tensors is a group `<argument>` with `<argument>_<i>`. A tensor has the attributes DataType, DeviceType, FormatType,
+Type and Stride, anything else only Type. Groups of operators may have the attributes Module and Line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import UNREADABLE, AccuracyError
+from .runs import Op, Run, Value
+
+# The attribute DataType; the numbers are those of the dumper, those from 15 on are ours.
+DATA_TYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    15: "bfloat16",
+    16: "complex32",
+    17: "complex64",
+    18: "complex128",
+}
+_TENSOR = 0
+
+
+def read_h5(path: Path) -> Run:
+    try:
+        import h5py
+    except ImportError:
+        raise AccuracyError(UNREADABLE, f"reading {path} needs the package h5py: pip install 'torch_npu[accuracy]'") from None
+    try:
+        file = h5py.File(path, "r")
+        ops = sorted(_ops(path, file), key=lambda op: op.number)
+    except (OSError, RuntimeError, KeyError) as error:
+        reason = str(error).splitlines()[0][:160]
+        raise AccuracyError(UNREADABLE, f"{path} is no readable HDF5 file; it may be cut off or damaged ({reason})") from None
+    return Run(path, ops, "h5")
+
+
+def _ops(path: Path, file: Any) -> Iterator[Op]:
+    for name, calls in file.items():
+        if not hasattr(calls, "items"):
+            raise AccuracyError(UNREADABLE, f"{path} is no dump of operators: /{name} is a dataset, but a group is expected")
+        for number, call in calls.items():
+            if not number.isdigit() or not hasattr(call, "items"):
+                raise AccuracyError(
+                    UNREADABLE, f"{path} is no dump of operators: /{name}/{number} is no group with the number of a call"
+                )
+            sides = {side: list(_values(path, call[side])) if side in call else [] for side in ("input", "output")}
+            if not any(sides.values()):
+                raise AccuracyError(UNREADABLE, f"{path}: the group /{name}/{number} has neither input nor output")
+            module, line = (_text(call.attrs.get(key, "")) for key in ("Module", "Line"))
+            yield Op(name, int(number), sides["input"], sides["output"], call.name, module=module, line=line)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _values(path: Path, group: Any) -> Iterator[Value]:
+    if not hasattr(group, "items"):
+        raise AccuracyError(UNREADABLE, f"{path}: {group.name} is a dataset, but a group is expected")
+    for name in sorted(group, key=_place):
+        item = group[name]
+        if hasattr(item, "items"):
+            yield from _values(path, item)
+        else:
+            yield _value(path, name, item)
+
+
+def _place(name: str) -> tuple[str, int]:
+    base, _, index = name.rpartition("_")
+    return (base, int(index)) if base and index.isdigit() else (name, -1)
+
+
+def _value(path: Path, name: str, item: Any) -> Value:
+    is_tensor = int(item.attrs.get("Type", _TENSOR)) == _TENSOR and "DataType" in item.attrs
+    type_name = DATA_TYPES.get(int(item.attrs.get("DataType", 0)), item.dtype.name)
+
+    def load() -> np.ndarray:
+        try:
+            return np.asarray(item[()])
+        except (OSError, RuntimeError) as error:
+            reason = str(error).splitlines()[0][:160]
+            raise AccuracyError(UNREADABLE, f"{path}: {item.name} cannot be read; the file may be cut off ({reason})") from None
+
+    return Value(name, item.name, type_name, tuple(item.shape), load, is_tensor)

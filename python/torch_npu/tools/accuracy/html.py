@@ -1,0 +1,146 @@
+"""The HTML page of a comparison: the answer, the tree of modules, the worst operators, histograms of errors."""
+
+from __future__ import annotations
+
+import collections
+import math
+from typing import Any
+
+from ..report import Cell, Section, Table, page
+from .compare import Item, Result, Row
+from .tables import described
+
+_KINDS = {"pass": "good", "warning": "warning", "error": "bad", "inherited": "warning", "unmatched": "plain"}
+_SHOWN = 50
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+def answer(result: Result) -> list[str]:
+    """Sentences: whether the runs agree, and which operator is the first wrong one."""
+    counts = ", ".join(f"{count} {state}" for state, count in result.counts.items() if count)
+    first = result.first
+    if first is None:
+        told = (
+            "the runs agree" if result.agrees else "no operator of one run has a partner in the other; are they the same model?"
+        )
+        return [f"{told} ({counts})"]
+    known = "its inputs agree and its outputs do not" if first.state == "error" else "its inputs differ already"
+    reasons = [f"{row.side} {name_of(row)}: {row.reason}" for row in first.rows if row.state == "error"]
+    return [f"the first wrong operator is {described(first.op)}: {known}", *reasons[:4], f"operators: {counts}"]
+
+
+def name_of(row: Row) -> str:
+    value = row.mine or row.golden
+    return value.name if value else str(row.place)
+
+
+def data(result: Result) -> dict[str, Any]:
+    """What the page carries for programs."""
+    first = result.first
+    return {
+        "version": 1,
+        "mine": str(result.mine.path),
+        "golden": str(result.golden.path),
+        "agrees": result.agrees,
+        "counts": result.counts,
+        "first": _item(first) if first else None,
+        "operators": [_item(item) for item in result.items],
+        "modules": modules(result),
+    }
+
+
+def _item(item: Item) -> dict[str, Any]:
+    return {
+        "name": item.op.name,
+        "number": item.op.number,
+        "golden_number": item.golden.number if item.golden else None,
+        "module": item.op.module,
+        "line": item.op.line,
+        "state": item.state,
+        "units": item.worst if math.isfinite(item.worst) else "inf",
+        "tensors": [
+            {
+                "side": row.side,
+                "name": name_of(row),
+                "state": row.state,
+                "numbers": row.numbers,
+                "reason": row.reason,
+                "histogram": list(row.judgement.histogram) if row.judgement else [],
+            }
+            for row in item.rows
+        ],
+    }
+
+
+def modules(result: Result) -> dict[str, dict[str, int]]:
+    """Module and each module around it -> operators by state."""
+    found: dict[str, collections.Counter[str]] = {}
+    for item in result.items:
+        parts = item.op.module.split(".") if item.op.module else []
+        for end in range(len(parts) + 1):
+            found.setdefault(".".join(parts[:end]), collections.Counter())[item.state] += 1
+    return {name: dict(found[name]) for name in sorted(found)}
+
+
+def build(result: Result) -> str:
+    worst = sorted((item for item in result.items if item.rows), key=lambda item: -item.worst)[:_SHOWN]
+    sections = [
+        Section("Result", answer(result)),
+        Section("Modules", [], [_module_table(result)]),
+        Section(
+            "Worst operators", ["Errors are in units of the data type, as docs/accuracy.md explains."], [_worst_table(worst)]
+        ),
+        Section(
+            "Errors of the worst operators",
+            ["Elements by their error: below 1 unit, 1 to 2, 2 to 4, and so on."],
+            [_histograms(worst)],
+        ),
+        Section("All operators, in the order of the run", [], [_all_table(result)]),
+    ]
+    return page(f"{result.mine.path.name} against {result.golden.path.name}", sections, data(result))
+
+
+def _module_table(result: Result) -> Table:
+    rows = []
+    for name, counts in modules(result).items():
+        depth = name.count(".") + 1 if name else 0
+        bad = counts.get("error", 0)
+        shown = Cell("\u00a0" * 4 * depth + (name or "(all)"), "bad" if bad else "plain")
+        rows.append([shown, *(counts.get(state, 0) for state in _KINDS)])
+    return Table(["module", *_KINDS], rows)
+
+
+def _units(item: Item) -> Any:
+    return round(item.worst, 3) if math.isfinite(item.worst) else "inf"
+
+
+def _worst_table(worst: list[Item]) -> Table:
+    rows = [
+        [item.op.number, item.op.name, item.op.module, Cell(item.state, _KINDS[item.state]), _units(item), item.op.line]
+        for item in worst
+    ]
+    return Table(["number", "operator", "module", "state", "largest error", "line"], rows)
+
+
+def _histograms(worst: list[Item]) -> Table:
+    rows = []
+    for item in worst[:20]:
+        for row in item.rows:
+            if row.side == "output" and row.judgement and any(row.judgement.histogram):
+                counts = row.judgement.histogram
+                rows.append([item.op.number, item.op.name, name_of(row), bars(counts), list(map(str, counts))])
+    return Table(["number", "operator", "output", "shares", "elements"], rows)
+
+
+def bars(counts: tuple[int, ...]) -> str:
+    """One character per count, by its share on a logarithmic scale."""
+    largest = math.log2(1 + max(counts))
+    return "".join(_BLOCKS[math.ceil(math.log2(1 + count) / largest * (len(_BLOCKS) - 1))] for count in counts)
+
+
+def _all_table(result: Result) -> Table:
+    rows = []
+    for item in result.items:
+        told = [f"{row.side} {name_of(row)}: {row.reason}" for row in item.rows if row.reason and row.state != "pass"]
+        rows.append([item.op.number, item.op.name, item.op.module, Cell(item.state, _KINDS[item.state]), _units(item), told])
+    return Table(["number", "operator", "module", "state", "largest error", "reasons"], rows)

@@ -1,0 +1,168 @@
+"""PrecisionDebugger: the files of msprobe, tasks, levels, choices, gradients, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+from torch_npu.accuracy import PrecisionDebugger
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True))
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.body(x)).mul(2)
+
+
+def train(debugger, device="npu", steps=1):
+    torch.manual_seed(0)
+    model = Net().to(device)
+    x = torch.randn(3, 4).to(device)
+    for _ in range(steps):
+        debugger.start(model)
+        model(x).sum().backward()
+        debugger.stop()
+        debugger.step()
+    return model, x
+
+
+def load(folder, name="dump"):
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_statistics_of_functions(tmp_path, device):
+    _, x = train(PrecisionDebugger(task="statistics", dump_path=tmp_path), device)
+    found = load(tmp_path / "step0/rank0")
+    assert (found["task"], found["level"], found["framework"], found["dump_data_dir"]) == ("statistics", "L1", "pytorch", None)
+    names = [name for name in found["data"] if name.endswith("forward")]
+    assert names == [
+        "Functional.linear.0.forward", "Functional.relu.0.forward", "Functional.linear.1.forward", "Tensor.mul.0.forward",
+        "Tensor.sum.0.forward",
+    ]  # fmt: skip
+    given = found["data"]["Functional.linear.0.forward"]["input_args"][0]
+    assert given["Max"] == pytest.approx(x.max().item()) and given["shape"] == [3, 4] and given["dtype"] == "torch.float32"
+    assert given["Norm"] == pytest.approx(x.norm().item(), rel=1e-5) and given["Mean"] == pytest.approx(x.mean().item(), abs=1e-6)
+    assert not (tmp_path / "step0/rank0/dump_tensor_data").exists()
+
+
+def test_gradients_are_those_of_the_call(tmp_path):
+    model, _ = train(PrecisionDebugger(task="tensor", dump_path=tmp_path))
+    folder = tmp_path / "step0/rank0"
+    entry = load(folder)["data"]["Functional.linear.1.backward"]
+    assert entry["input"][0]["shape"] == [3, 2] and [each["shape"] for each in entry["output"]] == [[3, 8], [2, 8], [2]]
+    for place, parameter in ((1, model.head.weight), (2, model.head.bias)):
+        saved = torch.load(folder / f"dump_tensor_data/Functional.linear.1.backward.output.{place}.pt", weights_only=True)
+        torch.testing.assert_close(saved, parameter.grad.cpu())
+        assert saved.device.type == "cpu"
+
+
+def test_tensors_before_an_in_place_call(tmp_path):
+    debugger = PrecisionDebugger(task="tensor", dump_path=tmp_path)
+    x = torch.tensor([-1.0, 2.0]).npu()
+    debugger.start()
+    nn.functional.relu(x, inplace=True)
+    x.add_(1)
+    debugger.stop()
+    folder = tmp_path / "step0/rank0/dump_tensor_data"
+    read = lambda name: torch.load(folder / f"{name}.pt", weights_only=True).tolist()  # noqa: E731
+    assert read("Functional.relu.0.forward.input.0") == [-1, 2] and read("Functional.relu.0.forward.output.0") == [0, 2]
+    assert read("Tensor.add_.0.forward.input.0") == [0, 2] and read("Tensor.add_.0.forward.output.0") == [1, 3]
+
+
+def test_stack_and_construct(tmp_path):
+    train(PrecisionDebugger(dump_path=tmp_path, level="mix"))
+    folder = tmp_path / "step0/rank0"
+    parents = load(folder, "construct")
+    assert parents["Functional.linear.0.forward"] == "Module.body.0.Linear.forward.0"
+    assert parents["Module.body.0.Linear.forward.0"] == "Module.body.Sequential.forward.0"
+    assert parents["Module.Net.forward.0"] is None
+    stacks = {name: lines for names, lines in load(folder, "stack").values() for name in names}
+    assert (
+        "test_debugger.py" in stacks["Functional.linear.1.forward"][0]
+        and "in forward" in stacks["Functional.linear.1.forward"][0]
+    )
+
+
+def test_level_of_modules(tmp_path):
+    train(PrecisionDebugger(dump_path=tmp_path, level="L0"))
+    data = load(tmp_path / "step0/rank0")["data"]
+    assert all(name.startswith("Module.") for name in data)
+    assert {"Module.head.Linear.forward.0", "Module.head.Linear.backward.0", "Module.Net.forward.0"} <= set(data)
+
+
+def test_steps_lists_and_modes(tmp_path):
+    config = tmp_path / "config.json"
+    settings = {"list": ["linear"], "data_mode": ["forward", "output"], "scope": []}
+    config.write_text(
+        json.dumps({"task": "statistics", "dump_path": str(tmp_path / "d"), "rank": [], "step": ["1-2"], "statistics": settings})
+    )
+    train(PrecisionDebugger(config_path=config), steps=4)
+    assert sorted(each.name for each in (tmp_path / "d").iterdir()) == ["step1", "step2"]
+    data = load(tmp_path / "d/step2/rank0")["data"]
+    assert set(data) == {"Functional.linear.0.forward", "Functional.linear.1.forward"}
+    assert set(data["Functional.linear.0.forward"]) == {"output"}
+
+
+def test_scope_and_md5(tmp_path):
+    config = tmp_path / "config.json"
+    settings = {"scope": ["Functional.relu.0.forward", "Functional.linear.1.forward"], "summary_mode": "md5"}
+    config.write_text(json.dumps({"task": "statistics", "dump_path": str(tmp_path), "statistics": settings}))
+    train(PrecisionDebugger(config_path=config))
+    data = load(tmp_path / "step0/rank0")["data"]
+    assert [name for name in data if "forward" in name] == ["Functional.relu.0.forward", "Functional.linear.1.forward"]
+    assert len(data["Functional.relu.0.forward"]["output"][0]["md5"]) == 8
+
+
+def test_overflow_names_the_call(tmp_path, capsys):
+    debugger = PrecisionDebugger(task="overflow_check", dump_path=tmp_path)
+    x = torch.full((2,), 6e4, dtype=torch.float16).npu()
+    debugger.start()
+    ((x + 1) * 2 * 3).sub(1)
+    debugger.stop()
+    assert list(load(tmp_path / "step0/rank0")["data"]) == ["Tensor.mul.0.forward"]
+    assert "Tensor.mul.0.forward" in capsys.readouterr().err
+
+
+def test_a_nan_only_tensor_and_an_empty_one(tmp_path):
+    debugger = PrecisionDebugger(dump_path=tmp_path)
+    debugger.start()
+    torch.full((3,), float("nan")).npu().add(1)
+    torch.empty(0).npu().add(1)
+    debugger.stop()
+    data = load(tmp_path / "step0/rank0")["data"]
+    assert data["Tensor.add.0.forward"]["output"][0]["Max"] == "nan" and data["Tensor.add.1.forward"]["output"][0]["Max"] is None
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "no JSON file"),
+        ("[]", "JSON object"),
+        ('{"task": "acc_check"}', "offered are"),
+        ('{"task": "tensor", "tensor": {"lst": []}}', "lst"),
+        ('{"level": "L2"}', "L2"),
+        ('{"step": ["a"]}', "step"),
+        ('{"statistics": {"data_mode": ["half"]}}', "half"),
+        ('{"statistics": {"scope": ["a"]}}', "scope"),
+    ],
+)
+def test_a_bad_configuration_is_one_sentence(tmp_path, content, told):
+    (tmp_path / "c.json").write_text(content)
+    with pytest.raises(ValueError, match=told) as error:
+        PrecisionDebugger(config_path=tmp_path / "c.json")
+    assert "\n" not in str(error.value) and "c.json" in str(error.value)
+
+
+def test_a_missing_configuration_and_folder(tmp_path):
+    with pytest.raises(OSError, match=r"none\.json"):
+        PrecisionDebugger(config_path=tmp_path / "none.json")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="cannot be made"):
+        PrecisionDebugger(dump_path=tmp_path / "file").start()

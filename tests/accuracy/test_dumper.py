@@ -1,0 +1,204 @@
+"""torch.utils.dumper: files, replays, overflows, and what happens where it cannot write."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+import torch_npu  # noqa: F401
+
+h5py = pytest.importorskip("h5py")
+
+MODEL = """
+import torch, torch_npu, sys
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(),
+                            torch.nn.Linear(4 * 36, 5)).npu()
+x, target = torch.randn(2, 3, 8, 8).npu(), torch.tensor([1, 3]).npu()
+"""
+
+
+def network(device):
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 5)]
+    return torch.nn.Sequential(*layers).to(device)
+
+
+def step(model, device, scale=1.0):
+    torch.manual_seed(1)
+    x, target = torch.randn(2, 3, 8, 8) * scale, torch.tensor([1, 3])
+    loss = torch.nn.functional.cross_entropy(model(x.to(device)), target.to(device))
+    loss.backward()
+    return loss
+
+
+def entries(path):
+    with h5py.File(path) as file:
+        return {name: sorted(map(int, group)) for name, group in file.items()}
+
+
+def run(code, tmp_path, **options):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=tmp_path, capture_output=True, text=True, **options)
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_a_dump_has_operators_and_backward_nodes_with_their_values(device, tmp_path):
+    path = tmp_path / "model.h5"
+    model = network(device)
+    with torch.utils.dumper(use_dump=True, dump_path=str(path)) as dump:
+        step(model, device)
+    assert dump.path == str(path)
+    found = entries(path)
+    assert {"conv2d", "batch_norm", "relu", "linear", "cross_entropy_loss"} <= set(found)
+    assert {"AddmmBackward0", "ReluBackward0", "NllLossBackward0"} <= set(found)
+    assert sorted(n for numbers in found.values() for n in numbers) == list(range(1, 1 + sum(map(len, found.values()))))
+    with h5py.File(path) as file:
+        linear = file["linear"][str(found["linear"][0])]
+        weight = linear["input/weight"]
+        torch.testing.assert_close(torch.from_numpy(weight[()]), model[4].weight.detach().cpu())
+        assert int(weight.attrs["DataType"]) == 1 and int(weight.attrs["Type"]) == 0
+        assert list(weight.attrs["Stride"]) == [144, 1]
+        inputs = torch.from_numpy(linear["input/input"][()])
+        expected = torch.nn.functional.linear(inputs, model[4].weight.detach().cpu(), model[4].bias.detach().cpu())
+        torch.testing.assert_close(torch.from_numpy(linear["output/result"][()]), expected, rtol=1e-5, atol=1e-5)
+        backward = file["AddmmBackward0"][str(found["AddmmBackward0"][0])]
+        assert backward["input/grad_0"].shape == (2, 5)
+        assert backward["output/result_0"].shape == (5,)
+        assert "test_dumper.py" in linear.attrs["Line"]
+
+
+@pytest.mark.parametrize(("golden", "mine"), [("cpu", "npu"), ("npu", "cpu")])
+@pytest.mark.parametrize("spelling", [{"use_dump": True}, {"use_load": True}])
+def test_a_replay_takes_the_inputs_of_the_file(golden, mine, spelling, tmp_path):
+    first, second = str(tmp_path / "golden.h5"), str(tmp_path / "mine.h5")
+    with torch.utils.dumper(use_dump=True, dump_path=first):
+        step(network(golden), golden)
+    with torch.utils.dumper(load_file_path=first, dump_path=second, **spelling):
+        step(network(mine), mine, scale=100.0)  # other data: the inputs come from the file
+    with h5py.File(first) as one, h5py.File(second) as two:
+        compared = 0
+        for name in set(one) & set(two):
+            for number in set(one[name]) & set(two[name]):
+                for result in one[name][number]["output"]:
+                    a, b = one[name][number]["output"].get(result), two[name][number]["output"].get(result)
+                    if b is None or not hasattr(a, "shape") or a.dtype.kind != "f":
+                        continue
+                    # Uninitialised parameters may hold NaN.
+                    mine_result = torch.tensor(b[()])
+                    torch.testing.assert_close(torch.tensor(a[()]), mine_result, rtol=1e-3, atol=1e-4, equal_nan=True)
+                    compared += 1
+        assert compared >= 8
+
+
+def test_dtypes_keep_their_codes_and_equal_tensors_are_stored_once(tmp_path):
+    path = tmp_path / "types.h5"
+    x = torch.randn(4, 6).npu()
+    with torch.utils.dumper(use_dump=True, dump_path=path, compress=True):
+        torch.add(x.bfloat16().t(), 1)
+        torch.mul(torch.randn(3, dtype=torch.complex64).npu(), 2)
+        torch.add(x, 1)
+        torch.sub(x, 1)
+        torch.cat([x, x])
+    with h5py.File(path) as file:
+        first, second = sorted(file["add"], key=int)
+        assert int(file["add"][first]["input/self"].attrs["DataType"]) == 15
+        assert file["add"][first]["input/self"].shape == (6, 4)
+        assert list(file["add"][first]["input/self"].attrs["Stride"]) == [1, 6]
+        assert file["mul"][next(iter(file["mul"]))]["input/self"].dtype.kind == "c"
+        same = file["sub"][next(iter(file["sub"]))]["input/self"]
+        assert file["add"][second]["input/self"] == same
+        assert set(file["cat"][next(iter(file["cat"]))]["input/tensors"]) == {"tensors_0", "tensors_1"}
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("exit()", 0),
+        ("sys.exit(3)", 3),
+        ("raise ValueError('no')", 1),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT); import time; time.sleep(9)", -signal.SIGINT),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM); import time; time.sleep(9)", -signal.SIGTERM),
+    ],
+)
+def test_the_file_is_whole_however_the_block_ends(end, status, tmp_path):
+    code = MODEL + "with torch.utils.dumper(use_dump=True, dump_path='x.h5'):\n    model(x).sum().backward()\n    " + end
+    done = run(code, tmp_path, timeout=120)
+    assert done.returncode in (status, 128 + abs(status)), done.stderr
+    assert {"conv2d", "linear", "AddmmBackward0"} <= set(entries(tmp_path / "x.h5"))
+
+
+@pytest.mark.parametrize("place", ["overflow", "overflow.h5"])
+def test_an_overflow_is_named_and_its_data_are_written(place, tmp_path, capfd):
+    with torch.utils.dumper(check_overflow=True, dump_path=str(tmp_path / place), load_file_path=""):
+        torch.add(torch.ones(4).npu(), 1)
+        torch.full((4,), 60000.0, dtype=torch.half).npu() * 4
+    assert "mul overflows" in capfd.readouterr().out
+    files = [tmp_path / place] if place.endswith(".h5") else list((tmp_path / place).glob("*.h5"))
+    assert len(files) == 1 and "mul" in entries(files[0]) and "add" not in entries(files[0])
+
+
+def test_a_folder_gets_a_file_with_the_time_as_its_name(tmp_path, capfd):
+    with torch.utils.dumper(use_dump=True, dump_path=str(tmp_path / "new" / "folder")) as dump:
+        torch.ones(2) + 1
+    assert dump.path.endswith(".h5") and os.path.dirname(dump.path) == str(tmp_path / "new" / "folder")
+    assert dump.path in capfd.readouterr().err
+
+
+def test_where_it_cannot_dump_it_says_so_and_the_program_goes_on(tmp_path, capfd):
+    full = tmp_path / "full.h5"
+    full.symlink_to("/dev/full")
+    (tmp_path / "cut.h5").write_bytes(b"\\x89HDF\\r\\n\\x1a\\n" + bytes(40))
+    (tmp_path / "ok.h5").touch()
+    for options, words in (
+        ({"dump_path": str(full)}, "full.h5"),
+        ({"dump_path": "/proc/x.h5"}, "cannot write /proc/x.h5"),
+        ({"dump_path": str(tmp_path / "none" / "x.h5")}, "there is no folder"),
+        ({"dump_path": str(tmp_path / "x.txt")}, "must be a folder or a file that ends in .h5"),
+        ({"dump_path": str(tmp_path / "ok.h5"), "load_file_path": str(tmp_path / "ok.h5")}, "the same file"),
+        ({"dump_path": str(tmp_path / "y.h5"), "load_file_path": str(tmp_path / "cut.h5")}, "cannot read"),
+        ({"dump_path": str(tmp_path / "y.h5"), "load_file_path": str(tmp_path / "no.h5")}, "there is no file"),
+    ):
+        with torch.utils.dumper(use_dump=True, **options):
+            result = torch.ones(2).npu() + 1
+        assert result.tolist() == [2, 2]
+        assert words in capfd.readouterr().err, options
+
+
+def test_a_dump_inside_a_dump_is_refused_and_the_outer_one_goes_on(tmp_path, capfd):
+    with torch.utils.dumper(use_dump=True, dump_path=str(tmp_path / "outer.h5")):
+        with torch.utils.dumper(use_dump=True, dump_path=str(tmp_path / "inner.h5")):
+            torch.ones(2) + 1
+        torch.ones(2) * 3
+    assert "another dump is active" in capfd.readouterr().err
+    assert {"add", "mul"} <= set(entries(tmp_path / "outer.h5"))
+
+
+def test_bad_switches_are_errors(tmp_path):
+    with pytest.raises(TypeError, match="use_dump must be True or False"):
+        torch.utils.dumper(use_dump=1)
+    with pytest.raises(ValueError, match="cannot be combined"):
+        torch.utils.dumper(use_dump=True, check_overflow=True)
+    with pytest.raises(ValueError, match="needs a load_file_path"):
+        torch.utils.dumper(use_load=True)
+    with pytest.raises(ValueError, match="set one of"):
+        torch.utils.dumper()
+    with torch.utils.dumper(enabled=False):
+        torch.ones(2) + 1
+
+
+def test_operators_of_a_graph_capture_are_left_out_with_a_warning(tmp_path):
+    x = torch.ones(4).npu()
+    graph = torch.npu.NPUGraph()
+    with (
+        pytest.warns(UserWarning, match="inside a graph capture"),
+        torch.utils.dumper(use_dump=True, dump_path=tmp_path / "g.h5"),
+    ):
+        with torch.npu.graph(graph):
+            y = x * 2
+        x + 1
+    graph.replay()
+    assert y.tolist() == [2, 2, 2, 2]
+    assert "add" in entries(tmp_path / "g.h5")

@@ -1,0 +1,149 @@
+"""python -m torch_npu.accuracy: wrong operators, stand-alone programs, first non-finite result, exit states."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from torch_npu.accuracy import _command, beyond_bound
+from torch_npu.tools.report import read_data
+
+PLANT = """
+import torch, torch_npu
+library = torch.library.Library("aten", "IMPL")
+library.impl("sigmoid", lambda self: torch.tanh(self.mul(0.5)).mul(0.5).add(0.50005), "PrivateUse1")
+"""
+TRAIN = """
+import sys
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.last = nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.last(torch.sigmoid(self.first(x)))  # the line
+
+torch.manual_seed(0)
+net = Net().npu()
+best = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    best.zero_grad()
+    loss = net(torch.randn(16, 8).npu()).square().mean()
+    loss.backward()
+    best.step()
+print("loss", loss.item(), sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    def call(text, *options):
+        (tmp_path / "train.py").write_text(text)
+        status = _command.main(["--out", str(tmp_path / "out"), *options, str(tmp_path / "train.py"), "--epochs", "1"])
+        return status, capsys.readouterr(), json.loads((tmp_path / "out/report.json").read_text())
+
+    return call
+
+
+def test_a_right_program_passes(run, tmp_path):
+    status, told, data = run(TRAIN)
+    assert status == 0 and "no operator is beyond its bound" in told.out and "['--epochs', '1']" in told.err
+    assert data["compared"]["aten::sigmoid"] == 3
+    assert data["findings"] == [] and read_data((tmp_path / "out/report.html").read_text()) == data
+
+
+def test_a_wrong_operator_is_named_with_module_and_line(run, tmp_path):
+    spaces: dict = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(PLANT, spaces)
+    try:
+        status, _, data = run(TRAIN)
+    finally:
+        spaces["library"]._destroy()
+    assert status == 1
+    (found,) = data["findings"]
+    line = TRAIN.splitlines().index(next(each for each in TRAIN.splitlines() if "# the line" in each)) + 1
+    assert found["operator"] == "aten::sigmoid" and f"train.py:{line} in forward" in found["line"] and found["module"] == "Net"
+    program = found["program"]
+    right = subprocess.run([sys.executable, program], capture_output=True, text=True, cwd="/")
+    assert right.returncode == 0, right.stderr
+    (tmp_path / "plant.py").write_text(PLANT)
+    words = "import plant, runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+    wrong = subprocess.run([sys.executable, "-W", "ignore", "-c", words, program], capture_output=True, text=True, cwd=tmp_path)
+    assert wrong.returncode == 1 and "units of float32" in wrong.stderr
+
+
+def test_the_first_overflow_of_the_forward_pass(run):
+    status, _, data = run("""
+import torch
+from torch import nn
+class Big(nn.Module):
+    def forward(self, x):
+        y = x * 300
+        return y * 300
+model = nn.Sequential(nn.Identity(), Big())
+model(torch.full((4,), 2.0, dtype=torch.float16).npu())
+""")
+    assert status == 1 and data["findings"] == []
+    assert data["overflow"]["operator"].startswith("aten::mul") and data["overflow"]["module"] == "1"
+    assert "train.py:7" in data["overflow"]["line"]
+
+
+def test_the_first_overflow_of_the_backward_pass(run):
+    status, _, data = run("""
+import torch
+from torch import nn
+class Root(nn.Module):
+    def forward(self, x):
+        return x.sqrt()
+x = torch.zeros(4, device="npu", requires_grad=True)
+nn.Sequential(Root())(x).sum().backward()
+""")
+    assert status == 1 and data["overflow"]["module"] == "0" and "backward pass of" in data["overflow"]["line"]
+    assert "train.py:6" in data["overflow"]["line"]
+
+
+def test_a_mask_of_infinities_is_no_overflow(run):
+    status, _, data = run("""
+import torch
+mask = torch.full((4, 4), float("-inf"), device="npu").triu(1)
+torch.softmax(torch.randn(4, 4).npu() + mask, -1).masked_fill(mask < 0, float("-inf"))
+""")
+    assert status == 0 and data["overflow"] is None
+
+
+def test_a_program_that_fails_or_uses_no_device(run):
+    status, told, _ = run("1 / 0")
+    assert status == 3 and "ZeroDivisionError" in told.out
+    status, told, _ = run("import torch; torch.ones(2) + 1")
+    assert status == 0 and "no operator ran on npu" in told.out
+
+
+@pytest.mark.parametrize(
+    "words", [["none.py"], ["--operators", "(", __file__], ["--operators", "zzz", __file__], ["--first", "x", __file__]]
+)
+def test_wrong_arguments_are_one_sentence(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        _command.main(words)
+    assert end.value.code == 2 and "error:" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_bounds():
+    x = torch.linspace(1, 2, 50)
+    assert beyond_bound(x * (1 + 1e-7), x, x.double()) == ""
+    assert "units" in beyond_bound(x * (1 + 1e-4), x, x.double())
+    assert beyond_bound(x * (1 + 1e-4), x * (1 - 1e-4), x.double()) == ""  # the CPU is as inexact
+    assert "must be equal" in beyond_bound(torch.tensor([1]), torch.tensor([2]), None)
+    assert "npu gives" in beyond_bound(torch.ones(2), torch.ones(3), None)
+    nan = torch.full((2,), float("nan"))
+    assert beyond_bound(nan, nan, nan.double()) == "" and "NaN" in beyond_bound(nan, torch.ones(2), torch.ones(2).double())
