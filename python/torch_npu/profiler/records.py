@@ -65,7 +65,7 @@ class Operator(NamedTuple):
     kind: str = "operator"  # operator, annotation or python
     shapes: Any = ()
     dtypes: Any = ()
-    stack: Any = ()  # innermost first
+    stack: Any = ()  # innermost first; of a Python function the line that called it
     sequence: int = -1
     device_ns: int = 0  # time on the device between events around the operator; 0 where tasks have times of their own
     flops: int = 0
@@ -164,6 +164,22 @@ def write_raw(folder: Path, records: Records) -> None:
         raise OSError(error.errno, f"the profile cannot be written to {path}: {error.strerror}") from None
 
 
+def add_raw(folder: Path, records: Records) -> None:
+    """Appends tables of the host to a folder that libmsprofiler has written, and adds to its info."""
+    path = folder / "host" / "info.json"
+    try:
+        for name, row in _HOST_TABLES.items():
+            if rows := getattr(records, name):
+                path = folder / "host" / f"{name}.jsonl"
+                _write_lines(path, row._fields, rows, "a")
+        path = folder / "host" / "info.json"
+        part = path.with_name(".info.json")
+        part.write_text(json.dumps(_read_info(folder) | records.info, indent=1, default=str) + "\n")
+        part.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, f"the profile cannot be written to {path}: {error.strerror}") from None
+
+
 def read_raw(folder: Path) -> Records:
     records, shared = Records(info=_read_info(folder)), Shared()
     for name, row in _HOST_TABLES.items():
@@ -205,9 +221,9 @@ class Shared:
         return self._seen.setdefault(marshal.dumps(value, 2), value) if value else ()
 
 
-def _write_lines(path: Path, fields: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+def _write_lines(path: Path, fields: tuple[str, ...], rows: Iterable[tuple[Any, ...]], mode: str = "w") -> None:
     encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-    with path.open("w") as file:
+    with path.open(mode) as file:
         file.writelines(f"{encode({name: getattr(row, name) for name in fields})}\n" for row in rows)
 
 
