@@ -20,7 +20,7 @@ from torch import multiprocessing
 
 from examples.imagenet.data import BadData, ImageFolder
 from examples.imagenet.options import KINDS, BadOption, accelerator, parse
-from examples.imagenet.training import BadCheckpoint, Training, read_checkpoint
+from examples.imagenet.training import CHECKPOINT, BadCheckpoint, Training, read_checkpoint
 
 
 def work(local, arguments):
@@ -56,6 +56,8 @@ def check(arguments):
 def main(argv=None):
     try:
         arguments = parse(argv)
+        if arguments.resume == "auto":
+            arguments.resume = CHECKPOINT if Path(CHECKPOINT).is_file() else None
         check(arguments)
         if not arguments.multiprocessing_distributed:
             work(0, arguments)

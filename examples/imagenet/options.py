@@ -35,7 +35,7 @@ def _parser():
     add("--momentum", type=float, default=0.9, help="of SGD (default: 0.9)")
     add("--wd", "--weight-decay", dest="weight_decay", type=float, default=1e-4, help="of SGD (default: 1e-4)")
     add("-p", "--print-freq", type=int, default=10, help="steps between two lines of output (default: 10)")
-    add("--resume", metavar="FILE", help="checkpoint to go on from")
+    add("--resume", metavar="FILE", help="checkpoint to go on from; auto: checkpoint.pth.tar of this folder, if it exists")
     add("-e", "--evaluate", action="store_true", help="only evaluate on the validation images")
     add("--pretrained", action="store_true", help="start from weights that were trained on ImageNet; they are downloaded")
     add("--seed", type=int, help="of the weights and of the order of the images")
