@@ -21,12 +21,14 @@ import torch
 from . import _C
 
 ProcessGroupHCCL = _C._distributed_c10d.ProcessGroupHCCL
+_named: dict[str, str] = {}  # names of groups by the names of their communicators that get_hccl_comm_name() returned
 
 
 def register() -> None:
     if not torch.distributed.is_available():
         return
     torch.distributed.Backend.register_backend("hccl", _create, extended_api=True, devices=["npu"])
+    ProcessGroupHCCL.get_hccl_comm_name = _remembered(ProcessGroupHCCL.get_hccl_comm_name)
     group = torch.distributed.ProcessGroup
     group._register_backend = _with_default_backend(group._register_backend)
     parallel = torch.nn.parallel.DistributedDataParallel
@@ -48,6 +50,28 @@ def backend_of(group: Any = None) -> Any:
     while not isinstance(backend, ProcessGroupHCCL) and hasattr(backend, "wrapped_pg"):  # TORCH_DISTRIBUTED_DEBUG=DETAIL
         backend = backend.wrapped_pg
     return backend if isinstance(backend, ProcessGroupHCCL) else None
+
+
+def group_named(name: str) -> Any:
+    """The process group whose communicator get_hccl_comm_name() has named; None if there is none."""
+    wanted = _named.get(name)
+    for group in torch.distributed.distributed_c10d._world.pg_map if wanted is not None else ():
+        backend = backend_of(group)
+        if backend is not None and backend.options.group_name == wanted:
+            return group
+    return None
+
+
+def _remembered(get_name: Callable[..., str]) -> Callable[..., str]:
+    """The operators of the namespace npu take the name of a communicator, and a name makes no communicator."""
+
+    @functools.wraps(get_name)
+    def get_hccl_comm_name(self: Any, *args: Any, **kwargs: Any) -> str:
+        name = get_name(self, *args, **kwargs)
+        _named[name] = self.options.group_name
+        return name
+
+    return get_hccl_comm_name
 
 
 def _create(request: Any, options: Any) -> Any:

@@ -60,12 +60,12 @@ def test_wrong_calls_are_explained():
         torch_npu.npu_linear(rand(2, 2))
     with pytest.raises(NotImplementedError, match="does not offer the argument padding_mask; leave it out"):
         torch_npu.npu_fusion_attention(*QKV, 4, "BNSD", padding_mask=rand(1))
-    with pytest.raises(NotImplementedError, match=r"npu_mm_all_reduce_base is not offered.*torch.distributed"):
-        torch_npu.npu_mm_all_reduce_base(*[None] * 14)
-    with pytest.raises(NotImplementedError, match=r"npu_alltoallv_gmm is not offered.*torch.distributed"):
+    with pytest.raises(ValueError, match=r"npu_alltoallv_gmm: no process group .* communicator 'group'"):
         torch_npu.npu_alltoallv_gmm(rand(2, 2), rand(1, 2, 2), "group", 2, [1], [1])
-    with pytest.raises(NotImplementedError, match=r"npu_all_gather_base_mm is not offered.*torch.distributed"):
+    with pytest.raises(ValueError, match=r"npu_all_gather_base_mm: no process group .* communicator 'group'"):
         torch.ops.npu.npu_all_gather_base_mm(rand(2, 2), rand(2, 2), "group", 2)
+    with pytest.raises(NotImplementedError, match=r"npu_ffn_to_attention is not offered.*npu_moe_distribute_dispatch"):
+        torch.ops.npu.npu_ffn_to_attention(*[rand(2)] * 6, "group", 2, [1], [1])
     with pytest.raises(ValueError, match="npu_mhc_sinkhorn: num_iters is 1 to 100, not 0"):
         torch_npu.npu_mhc_sinkhorn(rand(2, 4, 4), num_iters=0)
     with pytest.raises(AttributeError, match="npu_no_such_operator"):

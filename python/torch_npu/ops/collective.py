@@ -1,180 +1,308 @@
-"""Communication between devices, fused with a matrix product or with the routing to experts. None is offered yet: each operator
-has its schema and raises NotImplementedError."""
+"""Matrix products with a collective before or after: the product and the collective one after the other, not overlapped.
+`hcom` is
+what get_hccl_comm_name() returned. comm_turn and comm_mode do not change values, and have no effect."""
 
-from .._api_status import not_offered
-from ._define import PUBLIC, op
+import torch
 
-_HCCL = "matrix products and collectives are not fused; call torch.matmul and the collectives of torch.distributed"
+from . import dtypes
+from ._communication import AllReduce, Gather, ReduceScatter, check_modes, exchange_equal, group_of
+from ._define import check, op, refuse
+from .quant import npu_dynamic_quant, scale_of
+from .quant_matmul import npu_quant_matmul, npu_weight_quant_batchmatmul
 
-
-def _later(schema, does, called=None):
-    name = schema[: schema.index("(")]
-
-    def kernel(*_, **__):
-        raise NotImplementedError(f"torch_npu.{name} is not offered: {_HCCL}")
-
-    kernel.__doc__ = does
-    op(schema, called)(kernel)
-    PUBLIC[name] = not_offered(_HCCL)(PUBLIC[name])
+_MODES = "comm_turn comm_mode"
 
 
-_later(
-    "npu_mm_all_reduce_base(Tensor x1, Tensor x2, str hcom, *, str reduce_op='sum', Tensor? bias=None, Tensor?"
-    " antiquant_scale=None, Tensor? antiquant_offset=None, Tensor? x3=None, Tensor? dequant_scale=None, Tensor?"
-    " pertoken_scale=None, Tensor? comm_quant_scale_1=None, Tensor? comm_quant_scale_2=None, int antiquant_group_size=0,"
-    " int comm_turn=0, int[]? group_sizes=None, int? y_dtype=None, int? x1_dtype=None, int? x2_dtype=None, int?"
-    " dequant_scale_dtype=None, int? pertoken_scale_dtype=None, int comm_quant_mode=0, str? comm_mode=None) -> Tensor",
-    "The sum of x1 @ x2 over a group.",
+def _refuse(name, rest):
+    """Raises NotImplementedError if an argument is set that would change the result and is not offered."""
+    known = _MODES.split()
+    refuse(name, **{key: value if torch.is_tensor(value) or value else None for key, value in rest.items() if key not in known})
+
+
+def _multiply(name, a, b):
+    check(b.dim() == 2, name, f"x2 has two dimensions, not the shape {list(b.shape)}")
+    check(a.size(-1) == b.size(0), name, f"{list(a.shape)} cannot be multiplied by {list(b.shape)}")
+    check(a.dtype == b.dtype, name, f"x1 and x2 have the same dtype, not {a.dtype} and {b.dtype}")
+
+
+def _product(name, a, b, bias, a_scale, b_scale, dtype):
+    """a @ b + bias; of quantised matrices (a @ b + integer bias) * a_scale per row * b_scale per column + floating bias."""
+    _multiply(name, a, b)
+    if b_scale is None:
+        check(a_scale is None, name, "x1_scale needs x2_scale")
+        check(a.is_floating_point() and a.element_size() > 1, name, f"matrices of {a.dtype} need x1_scale and x2_scale")
+        y = a @ b if bias is None else a @ b + bias.to(a.dtype)
+        return y if dtype is None else y.to(dtype)
+    dtype = dtype or (torch.float16 if b_scale.dtype == torch.int64 else torch.bfloat16)
+    rows = None if a_scale is None else a_scale.reshape(-1).expand(a.shape[:-1].numel()).reshape(a.shape[:-1]).float()
+    columns = scale_of(b_scale).reshape(-1).float()
+    if a.dtype == torch.int8:
+        return npu_quant_matmul(a, b, columns, pertoken_scale=rows, bias=bias, output_dtype=dtype)
+    y = a.float() @ b.float() * columns
+    y = y if rows is None else y * rows.unsqueeze(-1)
+    return (y if bias is None else y + bias.float()).to(dtype)
+
+
+def _parts(name, x, world_size, dim, what):
+    fits = x.size(dim) % world_size == 0
+    check(fits, name, f"{what} of the shape {list(x.shape)} cannot be split into {world_size} equal parts along dimension {dim}")
+
+
+def _check_sum(name, reduce_op):
+    check(reduce_op == "sum", name, f"reduce_op is 'sum', not {reduce_op!r}")
+
+
+def _empty(x, dtype=None):
+    return x.new_empty(0, dtype=dtype or x.dtype)
+
+
+@op(
+    "npu_mm_all_reduce_base(Tensor x1, Tensor x2, str hcom, *, str reduce_op='sum', Tensor? bias=None, Tensor? "
+    "antiquant_scale=None, Tensor? antiquant_offset=None, Tensor? x3=None, Tensor? dequant_scale=None, Tensor? "
+    "pertoken_scale=None, Tensor? comm_quant_scale_1=None, Tensor? comm_quant_scale_2=None, int antiquant_group_size=0, "
+    "int comm_turn=0, int[]? group_sizes=None, int? y_dtype=None, int? x1_dtype=None, int? x2_dtype=None, int? "
+    "dequant_scale_dtype=None, int? pertoken_scale_dtype=None, int comm_quant_mode=0, str? comm_mode=None) -> Tensor",
     called=lambda x1, x2, hcom, reduce_op, bias, antiquant_scale, antiquant_offset, x3, dequant_scale, pertoken_scale,
     comm_quant_scale_1, comm_quant_scale_2, antiquant_group_size, comm_turn: ...,
 )  # fmt: skip
-_later(
-    "npu_mm_reduce_scatter_base(Tensor self, Tensor x2, str hcom, int world_size, *, str reduce_op='sum', Tensor?"
-    " bias=None, Tensor? x1_scale=None, Tensor? x2_scale=None, int comm_turn=0, ScalarType? output_dtype=None, str?"
-    " comm_mode=None) -> Tensor",
-    "Parts of the sum of self @ x2 over a group.",
+def npu_mm_all_reduce_base(
+    x1,
+    x2,
+    hcom,
+    *,
+    reduce_op="sum",
+    bias=None,
+    antiquant_scale=None,
+    antiquant_offset=None,
+    x3=None,
+    dequant_scale=None,
+    pertoken_scale=None,
+    antiquant_group_size=0,
+    y_dtype=None,
+    **rest,
+):
+    """The sum over the group of x1 @ x2 + bias + x3. With antiquant_scale x2 is dequantised first, see
+    npu_weight_quant_batchmatmul;
+    with dequant_scale the product is that of npu_quant_matmul."""
+    name = "npu_mm_all_reduce_base"
+    group = group_of(name, hcom)
+    _check_sum(name, reduce_op)
+    _refuse(name, rest)
+    if antiquant_scale is not None:
+        y = npu_weight_quant_batchmatmul(
+            x1,
+            x2,
+            antiquant_scale,
+            antiquant_offset=antiquant_offset,
+            bias=bias,
+            antiquant_group_size=antiquant_group_size,
+        )
+    elif dequant_scale is not None:
+        narrow = torch.bfloat16 if dequant_scale.dtype == torch.bfloat16 else torch.float16
+        if dequant_scale.dtype == torch.float32 and bias is not None and bias.dtype == torch.bfloat16:
+            narrow = torch.bfloat16
+        y = _product(name, x1, x2, bias, pertoken_scale, dequant_scale, dtypes.of(y_dtype, narrow))
+    else:
+        check(pertoken_scale is None, name, "pertoken_scale needs dequant_scale")
+        y = _product(name, x1, x2, bias, None, None, dtypes.of(y_dtype))
+    if x3 is not None:
+        check(x3.shape == y.shape, name, f"x3 has the shape of the result, {list(y.shape)}, not {list(x3.shape)}")
+        y = y + x3
+    return AllReduce.apply(y, group)
+
+
+@op(
+    "npu_mm_reduce_scatter_base(Tensor self, Tensor x2, str hcom, int world_size, *, str reduce_op='sum', Tensor? "
+    "bias=None, Tensor? x1_scale=None, Tensor? x2_scale=None, int comm_turn=0, ScalarType? output_dtype=None, str? "
+    "comm_mode=None) -> Tensor",
 )
-_later(
-    "npu_quant_mm_reduce_scatter(Tensor self, Tensor x2, str hcom, int world_size, *, str reduce_op='sum', Tensor?"
-    " bias=None, Tensor? x1_scale=None, Tensor? x2_scale=None, Tensor? quant_scale=None, int block_size=0, int comm_turn=0,"
-    " int[]? group_sizes=None, bool amax_output=False, int? y_dtype=None, int? x1_dtype=None, int? x2_dtype=None, int?"
-    " x1_scale_dtype=None, int? x2_scale_dtype=None, str? comm_mode=None) -> (Tensor, Tensor)",
-    "npu_mm_reduce_scatter_base of quantised matrices.",
+def npu_mm_reduce_scatter_base(
+    self, x2, hcom, world_size, *, reduce_op="sum", bias=None, x1_scale=None, x2_scale=None, output_dtype=None, **rest
+):
+    """This rank's equal part of the rows of the sum over the group of self @ x2 + bias."""
+    name = "npu_mm_reduce_scatter_base"
+    group = group_of(name, hcom, world_size)
+    _check_sum(name, reduce_op)
+    _refuse(name, rest)
+    _parts(name, self, world_size, 0, "self")
+    y = _product(name, self, x2, bias, x1_scale, x2_scale, output_dtype)
+    return ReduceScatter.apply(y, group)
+
+
+@op(
+    "npu_quant_mm_reduce_scatter(Tensor self, Tensor x2, str hcom, int world_size, *, str reduce_op='sum', Tensor? "
+    "bias=None, Tensor? x1_scale=None, Tensor? x2_scale=None, Tensor? quant_scale=None, int block_size=0, int "
+    "comm_turn=0, int[]? group_sizes=None, bool amax_output=False, int? y_dtype=None, int? x1_dtype=None, int? "
+    "x2_dtype=None, int? x1_scale_dtype=None, int? x2_scale_dtype=None, str? comm_mode=None) -> (Tensor, Tensor)",
 )
-_later(
-    "npu_all_gather_base_mm(Tensor self, Tensor x2, str hcom, int world_size, *, Tensor? bias=None, Tensor? x1_scale=None,"
-    " Tensor? x2_scale=None, int gather_index=0, bool gather_output=True, int comm_turn=0, ScalarType? output_dtype=None,"
-    " str? comm_mode=None) -> (Tensor, Tensor)",
-    "The gathered self @ x2.",
+def npu_quant_mm_reduce_scatter(
+    self, x2, hcom, world_size, *, reduce_op="sum", bias=None, x1_scale=None, x2_scale=None, y_dtype=None, **rest
+):
+    """(y, amax): npu_mm_reduce_scatter_base of quantised matrices. amax is empty."""
+    name = "npu_quant_mm_reduce_scatter"
+    group = group_of(name, hcom, world_size)
+    _check_sum(name, reduce_op)
+    _refuse(name, rest)
+    _parts(name, self, world_size, 0, "self")
+    y = _product(name, self, x2, bias, x1_scale, x2_scale, dtypes.of(y_dtype))
+    return ReduceScatter.apply(y, group), _empty(y, torch.float32)
+
+
+@op(
+    "npu_all_gather_base_mm(Tensor self, Tensor x2, str hcom, int world_size, *, Tensor? bias=None, Tensor? "
+    "x1_scale=None, Tensor? x2_scale=None, int gather_index=0, bool gather_output=True, int comm_turn=0, ScalarType? "
+    "output_dtype=None, str? comm_mode=None) -> (Tensor, Tensor)",
 )
-_later(
-    "npu_all_gather_quant_mm(Tensor self, Tensor x2, str hcom, int world_size, *, Tensor? bias=None, Tensor? x1_scale=None,"
-    " Tensor? x2_scale=None, Tensor? quant_scale=None, int block_size=0, int gather_index=0, bool gather_output=True, int"
-    " comm_turn=0, int[]? group_sizes=None, bool amax_output=False, int? y_dtype=None, int? x1_dtype=None, int?"
-    " x2_dtype=None, int? x1_scale_dtype=None, int? x2_scale_dtype=None, str? comm_mode=None) -> (Tensor, Tensor, Tensor)",
-    "npu_all_gather_base_mm of quantised matrices.",
+def npu_all_gather_base_mm(
+    self,
+    x2,
+    hcom,
+    world_size,
+    *,
+    bias=None,
+    x1_scale=None,
+    x2_scale=None,
+    gather_index=0,
+    gather_output=True,
+    output_dtype=None,
+    **rest,
+):
+    """(gathered @ x2 + bias, gathered): gathered has the rows of self of all ranks, and is empty unless gather_output."""
+    name = "npu_all_gather_base_mm"
+    group = group_of(name, hcom, world_size)
+    _refuse(name, rest)
+    check(gather_index == 0, name, f"gather_index is 0 (self), not {gather_index}")
+    _multiply(name, self, x2)
+    gathered = Gather.apply(self, group)
+    if x1_scale is not None and x1_scale.numel() > 1:
+        x1_scale = Gather.apply(x1_scale.reshape(-1), group)
+    y = _product(name, gathered, x2, bias, x1_scale, x2_scale, output_dtype)
+    gathered = gathered if gather_output else _empty(gathered)
+    return y, gathered
+
+
+@op(
+    "npu_all_gather_quant_mm(Tensor self, Tensor x2, str hcom, int world_size, *, Tensor? bias=None, Tensor? "
+    "x1_scale=None, Tensor? x2_scale=None, Tensor? quant_scale=None, int block_size=0, int gather_index=0, bool "
+    "gather_output=True, int comm_turn=0, int[]? group_sizes=None, bool amax_output=False, int? y_dtype=None, int? "
+    "x1_dtype=None, int? x2_dtype=None, int? x1_scale_dtype=None, int? x2_scale_dtype=None, str? comm_mode=None) -> "
+    "(Tensor, Tensor, Tensor)",
 )
-_later(
-    "npu_all_to_all_matmul(Tensor x1, Tensor x2, str hcom, int world_size, Tensor? bias=None, int[]? all2all_axes=None,"
-    " bool all2all_out_flag=True, str? comm_mode=None) -> (Tensor, Tensor)",
-    "The exchanged x1 @ x2.",
+def npu_all_gather_quant_mm(
+    self,
+    x2,
+    hcom,
+    world_size,
+    *,
+    bias=None,
+    x1_scale=None,
+    x2_scale=None,
+    gather_index=0,
+    gather_output=True,
+    y_dtype=None,
+    **rest,
+):
+    """(y, gathered, amax): npu_all_gather_base_mm of quantised matrices. amax is empty."""
+    name = "npu_all_gather_quant_mm"
+    group = group_of(name, hcom, world_size)
+    _refuse(name, rest)
+    check(gather_index == 0, name, f"gather_index is 0 (self), not {gather_index}")
+    _multiply(name, self, x2)
+    gathered = Gather.apply(self, group)
+    if x1_scale is not None and x1_scale.numel() > 1:
+        x1_scale = Gather.apply(x1_scale.reshape(-1), group)
+    y = _product(name, gathered, x2, bias, x1_scale, x2_scale, dtypes.of(y_dtype))
+    gathered = gathered if gather_output else _empty(gathered)
+    return y, gathered, _empty(y, torch.float32)
+
+
+def _exchanged_rows(name, x, group, world_size, axes):
+    """[m / world, world * k]: row i has the rows i of the parts that all ranks sent."""
+    check(list(axes or (-2, -1)) == [-2, -1], name, f"all2all_axes are [-2, -1], not {axes}")
+    check(x.dim() == 2, name, f"x1 has two dimensions, not the shape {list(x.shape)}")
+    _parts(name, x, world_size, 0, "x1")
+    return exchange_equal(x, group).unflatten(0, (world_size, -1)).transpose(0, 1).flatten(1)
+
+
+def _exchange_columns(name, y, group, world_size, axes):
+    """[m * world, n / world]: this rank's part of the columns of all ranks."""
+    check(list(axes or (-1, -2)) == [-1, -2], name, f"all2all_axes are [-1, -2], not {axes}")
+    check(y.dim() == 2, name, f"the product has two dimensions, not the shape {list(y.shape)}")
+    _parts(name, y, world_size, 1, "the product")
+    return exchange_equal(y.unflatten(1, (world_size, -1)).transpose(0, 1).flatten(0, 1), group)
+
+
+@op(
+    "npu_all_to_all_matmul(Tensor x1, Tensor x2, str hcom, int world_size, Tensor? bias=None, int[]? all2all_axes=None, "
+    "bool all2all_out_flag=True, str? comm_mode=None) -> (Tensor, Tensor)",
 )
-_later(
-    "npu_all_to_all_quant_matmul(Tensor x1, Tensor x2, str hcom, int world_size, *, bool all2all_out_flag=True, Tensor?"
-    " bias=None, Tensor? x1_scale=None, Tensor? x2_scale=None, Tensor? common_scale=None, Tensor? x1_offset=None, Tensor?"
-    " x2_offset=None, int? x1_quant_mode=None, int? x2_quant_mode=None, int? common_quant_mode=None, int[]?"
-    " group_sizes=None, int[]? all2all_axes=None, int? comm_quant_dtype=None, int? x1_quant_dtype=None, int? x1_dtype=None,"
-    " int? x2_dtype=None, int? x1_scale_dtype=None, int? x2_scale_dtype=None, int? output_scale_dtype=None, int?"
-    " comm_scale_dtype=None, int? y_dtype=None, str? comm_mode=None) -> (Tensor, Tensor)",
-    "npu_all_to_all_matmul of quantised matrices.",
+def npu_all_to_all_matmul(x1, x2, hcom, world_size, bias=None, all2all_axes=None, all2all_out_flag=True, **rest):
+    """(y, exchanged): y = exchanged @ x2 + bias. Each rank sends equal parts of the rows of x1 [m, k]; exchanged is
+    [m / world_size, world_size * k], and empty unless all2all_out_flag."""
+    name = "npu_all_to_all_matmul"
+    group = group_of(name, hcom, world_size)
+    _refuse(name, rest)
+    check(x1.size(-1) * world_size == x2.size(0), name, f"x2 has {world_size} * {x1.size(-1)} rows, not {x2.size(0)}")
+    exchanged = _exchanged_rows(name, x1, group, world_size, all2all_axes)
+    return _product(name, exchanged, x2, bias, None, None, None), exchanged if all2all_out_flag else _empty(exchanged)
+
+
+@op(
+    "npu_all_to_all_quant_matmul(Tensor x1, Tensor x2, str hcom, int world_size, *, bool all2all_out_flag=True, Tensor? "
+    "bias=None, Tensor? x1_scale=None, Tensor? x2_scale=None, Tensor? common_scale=None, Tensor? x1_offset=None, Tensor? "
+    "x2_offset=None, int? x1_quant_mode=None, int? x2_quant_mode=None, int? common_quant_mode=None, int[]? "
+    "group_sizes=None, int[]? all2all_axes=None, int? comm_quant_dtype=None, int? x1_quant_dtype=None, int? "
+    "x1_dtype=None, int? x2_dtype=None, int? x1_scale_dtype=None, int? x2_scale_dtype=None, int? "
+    "output_scale_dtype=None, int? comm_scale_dtype=None, int? y_dtype=None, str? comm_mode=None) -> (Tensor, Tensor)",
 )
-_later(
-    "npu_matmul_all_to_all(Tensor x1, Tensor x2, str hcom, int world_size, Tensor? bias=None, int[]? all2all_axes=None,"
-    " str? comm_mode=None) -> Tensor",
-    "x1 @ x2, exchanged.",
+def npu_all_to_all_quant_matmul(
+    x1, x2, hcom, world_size, *, all2all_out_flag=True, bias=None, x2_scale=None, all2all_axes=None, y_dtype=None, **rest
+):
+    """npu_all_to_all_matmul of x1 in float16 or bfloat16, quantised per row after the exchange, and x2 int8 with x2_scale per
+    column."""
+    name = "npu_all_to_all_quant_matmul"
+    group = group_of(name, hcom, world_size)
+    check_modes(name, rest, x1_quant_mode=7, x2_quant_mode=2)  # x1 is quantised per row, and x2 per column
+    kind = dtypes.of(rest.pop("x1_quant_dtype", None), torch.int8)
+    check(kind == torch.int8, name, f"x1_quant_dtype is int8, not {kind}")
+    _refuse(name, rest)
+    check(x1.dtype in (torch.float16, torch.bfloat16), name, f"x1 is float16 or bfloat16, not {x1.dtype}")
+    check(x2.dtype == torch.int8 and x2_scale is not None, name, f"x2 is int8 and has x2_scale; it is {x2.dtype}")
+    check(x1.size(-1) * world_size == x2.size(0), name, f"x2 has {world_size} * {x1.size(-1)} rows, not {x2.size(0)}")
+    exchanged = _exchanged_rows(name, x1, group, world_size, all2all_axes)
+    quantised, scale = npu_dynamic_quant(exchanged)
+    y = _product(name, quantised, x2, bias, scale, x2_scale, dtypes.of(y_dtype, x1.dtype))
+    return y, exchanged if all2all_out_flag else _empty(exchanged)
+
+
+@op(
+    "npu_matmul_all_to_all(Tensor x1, Tensor x2, str hcom, int world_size, Tensor? bias=None, int[]? all2all_axes=None, "
+    "str? comm_mode=None) -> Tensor",
 )
-_later(
-    "npu_quant_matmul_all_to_all(Tensor x1, Tensor x2, str hcom, int world_size, Tensor? bias=None, Tensor? x1_scale=None,"
-    " Tensor? x2_scale=None, Tensor? common_scale=None, Tensor? x1_offset=None, Tensor? x2_offset=None, int?"
-    " x1_quant_mode=None, int? x2_quant_mode=None, int? common_quant_mode=None, int[]? group_sizes=None, int[]?"
-    " all2all_axes=None, int? comm_quant_dtype=None, int? x1_dtype=None, int? x2_dtype=None, int? x1_scale_dtype=None, int?"
-    " x2_scale_dtype=None, int? output_scale_dtype=None, int? comm_scale_dtype=None, int? y_dtype=None, str?"
-    " comm_mode=None) -> Tensor",
-    "npu_matmul_all_to_all of quantised matrices.",
+def npu_matmul_all_to_all(x1, x2, hcom, world_size, bias=None, all2all_axes=None, **rest):
+    """[m * world_size, n / world_size]: this rank's part of the columns of x1 [m, k] @ x2 [k, n] + bias of all ranks."""
+    name = "npu_matmul_all_to_all"
+    group = group_of(name, hcom, world_size)
+    _refuse(name, rest)
+    return _exchange_columns(name, _product(name, x1, x2, bias, None, None, None), group, world_size, all2all_axes)
+
+
+@op(
+    "npu_quant_matmul_all_to_all(Tensor x1, Tensor x2, str hcom, int world_size, Tensor? bias=None, Tensor? "
+    "x1_scale=None, Tensor? x2_scale=None, Tensor? common_scale=None, Tensor? x1_offset=None, Tensor? x2_offset=None, "
+    "int? x1_quant_mode=None, int? x2_quant_mode=None, int? common_quant_mode=None, int[]? group_sizes=None, int[]? "
+    "all2all_axes=None, int? comm_quant_dtype=None, int? x1_dtype=None, int? x2_dtype=None, int? x1_scale_dtype=None, "
+    "int? x2_scale_dtype=None, int? output_scale_dtype=None, int? comm_scale_dtype=None, int? y_dtype=None, str? "
+    "comm_mode=None) -> Tensor",
 )
-_later(
-    "npu_alltoallv_gmm(Tensor gmm_x, Tensor gmm_weight, str hcom, int ep_world_size, int[] send_counts, int[] recv_counts,"
-    " *, Tensor? send_counts_tensor=None, Tensor? recv_counts_tensor=None, Tensor? mm_x=None, Tensor? mm_weight=None, bool"
-    " trans_gmm_weight=False, bool trans_mm_weight=False, bool permute_out_flag=False, str? comm_mode=None) -> (Tensor,"
-    " Tensor, Tensor)",
-    "npu_grouped_matmul of exchanged rows.",
-)
-_later(
-    "npu_alltoallv_quant_gmm(Tensor gmm_x, Tensor gmm_weight, Tensor gmm_x_scale, Tensor gmm_weight_scale, str hcom, int"
-    " ep_world_size, int[] send_counts, int[] recv_counts, int gmm_y_dtype, *, Tensor? send_counts_tensor=None, Tensor?"
-    " recv_counts_tensor=None, Tensor? mm_x=None, Tensor? mm_weight=None, Tensor? mm_x_scale=None, Tensor?"
-    " mm_weight_scale=None, int? gmm_x_quant_mode=None, int? gmm_weight_quant_mode=None, int? mm_x_quant_mode=None, int?"
-    " mm_weight_quant_mode=None, bool permute_out_flag=False, int[]? group_size=None, int? gmm_x_dtype=None, int?"
-    " gmm_weight_dtype=None, int? gmm_x_scale_dtype=None, int? gmm_weight_scale_dtype=None, int? mm_x_dtype=None, int?"
-    " mm_weight_dtype=None, int? mm_x_scale_dtype=None, int? mm_weight_scale_dtype=None, int? mm_y_dtype=None, str?"
-    " comm_mode=None) -> (Tensor, Tensor, Tensor)",
-    "npu_alltoallv_gmm of quantised matrices.",
-)
-_later(
-    "npu_gmm_alltoallv(Tensor gmm_x, Tensor gmm_weight, str hcom, int ep_world_size, int[] send_counts, int[] recv_counts,"
-    " *, Tensor? send_counts_tensor=None, Tensor? recv_counts_tensor=None, Tensor? mm_x=None, Tensor? mm_weight=None, bool"
-    " trans_gmm_weight=False, bool trans_mm_weight=False, str? comm_mode=None) -> (Tensor, Tensor)",
-    "npu_grouped_matmul, and its rows exchanged.",
-)
-_later(
-    "npu_quant_gmm_alltoallv(Tensor gmm_x, Tensor gmm_weight, Tensor gmm_x_scale, Tensor gmm_weight_scale, str hcom, int"
-    " ep_world_size, int[] send_counts, int[] recv_counts, int gmm_y_dtype, *, Tensor? send_counts_tensor=None, Tensor?"
-    " recv_counts_tensor=None, Tensor? mm_x=None, Tensor? mm_weight=None, Tensor? mm_x_scale=None, Tensor?"
-    " mm_weight_scale=None, Tensor? comm_quant_scale=None, int? gmm_x_quant_mode=None, int? gmm_weight_quant_mode=None,"
-    " int? mm_x_quant_mode=None, int? mm_weight_quant_mode=None, int? comm_quant_mode=None, int[]? group_size=None, int?"
-    " gmm_x_dtype=None, int? gmm_weight_dtype=None, int? gmm_x_scale_dtype=None, int? gmm_weight_scale_dtype=None, int?"
-    " mm_x_dtype=None, int? mm_weight_dtype=None, int? mm_x_scale_dtype=None, int? mm_weight_scale_dtype=None, int?"
-    " comm_quant_dtype=None, int? mm_y_dtype=None, str? comm_mode=None) -> (Tensor, Tensor)",
-    "npu_gmm_alltoallv of quantised matrices.",
-)
-_later(
-    "npu_moe_distribute_dispatch(Tensor x, Tensor expert_ids, str group_ep, int ep_world_size, int ep_rank_id, int"
-    " moe_expert_num, *, Tensor? scales=None, Tensor? x_active_mask=None, Tensor? expert_scales=None, str group_tp='', int"
-    " tp_world_size=0, int tp_rank_id=0, int expert_shard_type=0, int shared_expert_num=1, int shared_expert_rank_num=0,"
-    " int quant_mode=0, int global_bs=0, int expert_token_nums_type=1) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,"
-    " Tensor)",
-    "Tokens, sent to the devices of their experts.",
-)
-_later(
-    "npu_moe_distribute_dispatch_v2(Tensor x, Tensor expert_ids, str group_ep, int ep_world_size, int ep_rank_id, int"
-    " moe_expert_num, *, Tensor? scales=None, Tensor? x_active_mask=None, Tensor? expert_scales=None, Tensor?"
-    " elastic_info=None, Tensor? performance_info=None, str group_tp='', int tp_world_size=0, int tp_rank_id=0, int"
-    " expert_shard_type=0, int shared_expert_num=1, int shared_expert_rank_num=0, int quant_mode=0, int global_bs=0, int"
-    " expert_token_nums_type=1, str comm_alg='', int zero_expert_num=0, int copy_expert_num=0, int const_expert_num=0, int?"
-    " y_dtype=None, int? x_dtype=None, int? scales_dtype=None) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-    "npu_moe_distribute_dispatch with more statistics.",
-)
-_later(
-    "npu_moe_distribute_combine(Tensor expand_x, Tensor expert_ids, Tensor expand_idx, Tensor ep_send_counts, Tensor"
-    " expert_scales, str group_ep, int ep_world_size, int ep_rank_id, int moe_expert_num, *, Tensor? tp_send_counts=None,"
-    " Tensor? x_active_mask=None, Tensor? activation_scale=None, Tensor? weight_scale=None, Tensor? group_list=None,"
-    " Tensor? expand_scales=None, Tensor? shared_expert_x=None, str group_tp='', int tp_world_size=0, int tp_rank_id=0, int"
-    " expert_shard_type=0, int shared_expert_num=1, int shared_expert_rank_num=0, int global_bs=0, int out_dtype=0, int"
-    " comm_quant_mode=0, int group_list_type=0) -> Tensor",
-    "Tokens, back from the devices of their experts, and added up.",
-)
-_later(
-    "npu_moe_distribute_combine_v2(Tensor expand_x, Tensor expert_ids, Tensor assist_info_for_combine, Tensor"
-    " ep_send_counts, Tensor expert_scales, str group_ep, int ep_world_size, int ep_rank_id, int moe_expert_num, *, Tensor?"
-    " tp_send_counts=None, Tensor? x_active_mask=None, Tensor? expand_scales=None, Tensor? shared_expert_x=None, Tensor?"
-    " elastic_info=None, Tensor? ori_x=None, Tensor? const_expert_alpha_1=None, Tensor? const_expert_alpha_2=None, Tensor?"
-    " const_expert_v=None, Tensor? performance_info=None, str group_tp='', int tp_world_size=0, int tp_rank_id=0, int"
-    " expert_shard_type=0, int shared_expert_num=1, int shared_expert_rank_num=0, int global_bs=0, int comm_quant_mode=0,"
-    " str comm_alg='', int zero_expert_num=0, int copy_expert_num=0, int const_expert_num=0) -> Tensor",
-    "npu_moe_distribute_combine with more statistics.",
-)
-_later(
-    "npu_moe_distribute_combine_add_rms_norm(Tensor expand_x, Tensor expert_ids, Tensor expand_idx, Tensor ep_send_counts,"
-    " Tensor expert_scales, Tensor residual_x, Tensor gamma, str group_ep, int ep_world_size, int ep_rank_id, int"
-    " moe_expert_num, *, Tensor? tp_send_counts=None, Tensor? x_active_mask=None, Tensor? activation_scale=None, Tensor?"
-    " weight_scale=None, Tensor? group_list=None, Tensor? expand_scales=None, Tensor? shared_expert_x=None, Tensor?"
-    " elastic_info=None, Tensor? ori_x=None, Tensor? const_expert_alpha_1=None, Tensor? const_expert_alpha_2=None, Tensor?"
-    " const_expert_v=None, str group_tp='', int tp_world_size=0, int tp_rank_id=0, int expert_shard_type=0, int"
-    " shared_expert_num=1, int shared_expert_rank_num=0, int global_bs=0, int out_dtype=0, int comm_quant_mode=0, int"
-    " group_list_type=0, str comm_alg='', float norm_eps=1e-06, int zero_expert_num=0, int copy_expert_num=0, int"
-    " const_expert_num=0) -> (Tensor, Tensor, Tensor)",
-    "npu_moe_distribute_combine, and npu_add_rms_norm of it.",
-)
-_later(
-    "npu_attention_to_ffn(Tensor x, Tensor session_id, Tensor micro_batch_id, Tensor layer_id, Tensor expert_ids, Tensor"
-    " expert_rank_table, str group, int world_size, int[] ffn_token_info_table_shape, int[] ffn_token_data_shape, int[]"
-    " attn_token_info_table_shape, int moe_expert_num, *, Tensor? scales=None, Tensor? active_mask=None, int quant_mode=0,"
-    " int sync_flag=0, int ffn_start_rank_id=0) -> ()",
-    "Tokens, sent from devices of attention to those of experts.",
-)
-_later(
-    "npu_ffn_to_attention(Tensor x, Tensor session_ids, Tensor micro_batch_ids, Tensor token_ids, Tensor expert_offsets,"
-    " Tensor actual_token_num, str group, int world_size, int[] token_info_table_shape, int[] token_data_shape, *, Tensor?"
-    " attn_rank_table=None) -> ()",
-    "Tokens, sent from devices of experts to those of attention.",
-)
+def npu_quant_matmul_all_to_all(
+    x1, x2, hcom, world_size, bias=None, x1_scale=None, x2_scale=None, *, all2all_axes=None, y_dtype=None, **rest
+):
+    """npu_matmul_all_to_all of quantised matrices with x1_scale per row and x2_scale per column."""
+    name = "npu_quant_matmul_all_to_all"
+    group = group_of(name, hcom, world_size)
+    check_modes(name, rest, x1_quant_mode=3, x2_quant_mode=2)
+    _refuse(name, rest)
+    check(x2_scale is not None, name, "x2_scale is needed")
+    y = _product(name, x1, x2, bias, x1_scale, x2_scale, dtypes.of(y_dtype))
+    return _exchange_columns(name, y, group, world_size, all2all_axes)

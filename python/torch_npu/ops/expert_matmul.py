@@ -1,0 +1,237 @@
+"""Products of the rows of experts on several ranks: rows go to the ranks of their experts, or come back. The numbers of rows
+are read back, so the
+calls wait for the device. `hcom` is what get_hccl_comm_name() returned."""
+
+import torch
+
+from .. import _hifloat8 as hifloat8
+from . import dtypes
+from ._communication import Exchange, blocks_in_order, check_modes, group_of, select_rows
+from ._define import check, op, refuse
+
+
+def _counts(name, given, world, experts, what, rows=None):
+    """[world][experts] of a list of numbers of rows."""
+    check(len(given) == world * experts, name, f"{what} has {world} ranks * {experts} experts, not {len(given)} numbers")
+    check(min(given) >= 0, name, f"{what} has no negative numbers: {list(given)}")
+    check(rows in (None, sum(given)), name, f"the sum of {what} is {sum(given)}, but gmm_x has {rows} rows")
+    return [list(given[rank * experts : (rank + 1) * experts]) for rank in range(world)]
+
+
+def _grouped(x, weight, counts, dtype):
+    """Rows of x, sorted by experts, times the weights of their experts [e, k, n]."""
+    sizes = [sum(column) for column in zip(*counts, strict=True)]
+    return torch.cat([part @ weight[i] for i, part in enumerate(x.split(sizes))]).to(dtype)
+
+
+def _shared(name, x, weight, transposed, dtype, like):
+    if x is None and weight is None:
+        return like.new_empty(0)
+    check(x is not None and weight is not None, name, "mm_x and mm_weight come together")
+    weight = weight.mT if transposed else weight
+    check(x.size(-1) == weight.size(0), name, f"mm_x {list(x.shape)} cannot be multiplied by mm_weight {list(weight.shape)}")
+    return (x @ weight).to(dtype)
+
+
+def _check_experts(name, x, weight):
+    fits = x.dim() == 2 and weight.dim() == 3 and x.size(1) == weight.size(1)
+    check(fits, name, f"gmm_x is [rows, k] and gmm_weight [e, k, n], not {list(x.shape)} and {list(weight.shape)}")
+
+
+def _exchange_then_multiply(name, x, weight, group, world, send_counts, recv_counts, dtype, decode=lambda rows: rows):
+    """(y, permuted). The rows are sent as they are, and decoded before the product."""
+    _check_experts(name, x, weight)
+    sent = _counts(name, send_counts, world, weight.size(0), "send_counts", x.size(0))
+    received = _counts(name, recv_counts, world, weight.size(0), "recv_counts")
+    plain = x if x.element_size() > 1 else x.view(torch.uint8)  # bytes: collectives have no float8
+    rows = Exchange.apply(plain, group, [sum(line) for line in sent], [sum(line) for line in received])
+    permuted = select_rows(rows, blocks_in_order(received, True)).view(x.dtype)
+    return _grouped(decode(permuted), weight, received, dtype), permuted
+
+
+def _multiply_then_exchange(name, x, weight, group, world, send_counts, recv_counts, dtype):
+    _check_experts(name, x, weight)
+    sent = _counts(name, send_counts, world, weight.size(0), "send_counts", x.size(0))
+    received = _counts(name, recv_counts, world, weight.size(0), "recv_counts")
+    rows = select_rows(_grouped(x, weight, sent, dtype), blocks_in_order(sent, False))
+    return Exchange.apply(rows, group, [sum(line) for line in sent], [sum(line) for line in received])
+
+
+def _dequantised(name, x, scale, number, what):
+    """x * scale in float32. x is float8, or hifloat8 codes; scale has one number."""
+    check(scale is not None and scale.numel() == 1, name, f"{what}_scale has one number")
+    if number is not None and dtypes.of(number) == dtypes.HIFLOAT8:
+        return hifloat8.decode(x) * scale.float()
+    check(x.element_size() == 1, name, f"{what} is float8 or int8, not {x.dtype}")
+    return x.float() * scale.float()
+
+
+def _refuse(name, rest, *ignored):
+    refuse(name, **{key: value if torch.is_tensor(value) or value else None for key, value in rest.items() if key not in ignored})
+
+
+@op(
+    "npu_alltoallv_gmm(Tensor gmm_x, Tensor gmm_weight, str hcom, int ep_world_size, int[] send_counts, int[] "
+    "recv_counts, *, Tensor? send_counts_tensor=None, Tensor? recv_counts_tensor=None, Tensor? mm_x=None, Tensor? "
+    "mm_weight=None, bool trans_gmm_weight=False, bool trans_mm_weight=False, bool permute_out_flag=False, str? "
+    "comm_mode=None) -> (Tensor, Tensor, Tensor)",
+)
+def npu_alltoallv_gmm(
+    gmm_x,
+    gmm_weight,
+    hcom,
+    ep_world_size,
+    send_counts,
+    recv_counts,
+    *,
+    mm_x=None,
+    mm_weight=None,
+    trans_gmm_weight=False,
+    trans_mm_weight=False,
+    permute_out_flag=False,
+    **rest,
+):
+    """(gmm_y, mm_y, permuted). Rank r gets send_counts[r * e + i] rows of gmm_x for its expert i. The received rows, sorted by
+    experts, are multiplied by gmm_weight [e, k, n]. mm_y is mm_x @ mm_weight; it and permuted are empty if not asked for."""
+    name = "npu_alltoallv_gmm"
+    group = group_of(name, hcom, ep_world_size)
+    _refuse(name, rest, "comm_mode")
+    weight = gmm_weight.mT if trans_gmm_weight else gmm_weight
+    counts = (send_counts, recv_counts)
+    y, permuted = _exchange_then_multiply(name, gmm_x, weight, group, ep_world_size, *counts, gmm_x.dtype)
+    mm_y = _shared(name, mm_x, mm_weight, trans_mm_weight, gmm_x.dtype, gmm_x)
+    return y, mm_y, permuted if permute_out_flag else permuted.new_empty(0)
+
+
+@op(
+    "npu_gmm_alltoallv(Tensor gmm_x, Tensor gmm_weight, str hcom, int ep_world_size, int[] send_counts, int[] "
+    "recv_counts, *, Tensor? send_counts_tensor=None, Tensor? recv_counts_tensor=None, Tensor? mm_x=None, Tensor? "
+    "mm_weight=None, bool trans_gmm_weight=False, bool trans_mm_weight=False, str? comm_mode=None) -> (Tensor, Tensor)",
+)
+def npu_gmm_alltoallv(
+    gmm_x,
+    gmm_weight,
+    hcom,
+    ep_world_size,
+    send_counts,
+    recv_counts,
+    *,
+    mm_x=None,
+    mm_weight=None,
+    trans_gmm_weight=False,
+    trans_mm_weight=False,
+    **rest,
+):
+    """(y, mm_y). The rows of gmm_x, sorted by experts and then by ranks, are multiplied by gmm_weight [e, k, n], and
+    send_counts[r * e + i] rows of expert i go back to rank r. mm_y is mm_x @ mm_weight, or empty."""
+    name = "npu_gmm_alltoallv"
+    group = group_of(name, hcom, ep_world_size)
+    _refuse(name, rest, "comm_mode")
+    weight = gmm_weight.mT if trans_gmm_weight else gmm_weight
+    y = _multiply_then_exchange(name, gmm_x, weight, group, ep_world_size, send_counts, recv_counts, gmm_x.dtype)
+    return y, _shared(name, mm_x, mm_weight, trans_mm_weight, gmm_x.dtype, gmm_x)
+
+
+@op(
+    "npu_alltoallv_quant_gmm(Tensor gmm_x, Tensor gmm_weight, Tensor gmm_x_scale, Tensor gmm_weight_scale, str hcom, int "
+    "ep_world_size, int[] send_counts, int[] recv_counts, int gmm_y_dtype, *, Tensor? send_counts_tensor=None, Tensor? "
+    "recv_counts_tensor=None, Tensor? mm_x=None, Tensor? mm_weight=None, Tensor? mm_x_scale=None, Tensor? "
+    "mm_weight_scale=None, int? gmm_x_quant_mode=None, int? gmm_weight_quant_mode=None, int? mm_x_quant_mode=None, int? "
+    "mm_weight_quant_mode=None, bool permute_out_flag=False, int[]? group_size=None, int? gmm_x_dtype=None, int? "
+    "gmm_weight_dtype=None, int? gmm_x_scale_dtype=None, int? gmm_weight_scale_dtype=None, int? mm_x_dtype=None, int? "
+    "mm_weight_dtype=None, int? mm_x_scale_dtype=None, int? mm_weight_scale_dtype=None, int? mm_y_dtype=None, str? "
+    "comm_mode=None) -> (Tensor, Tensor, Tensor)",
+)
+def npu_alltoallv_quant_gmm(
+    gmm_x,
+    gmm_weight,
+    gmm_x_scale,
+    gmm_weight_scale,
+    hcom,
+    ep_world_size,
+    send_counts,
+    recv_counts,
+    gmm_y_dtype,
+    *,
+    mm_x=None,
+    mm_weight=None,
+    mm_x_scale=None,
+    mm_weight_scale=None,
+    permute_out_flag=False,
+    gmm_x_dtype=None,
+    gmm_weight_dtype=None,
+    mm_x_dtype=None,
+    mm_weight_dtype=None,
+    mm_y_dtype=None,
+    **rest,
+):
+    """npu_alltoallv_gmm of float8, hifloat8 or int8 matrices with one scale each."""
+    name = "npu_alltoallv_quant_gmm"
+    group = group_of(name, hcom, ep_world_size)
+    check_modes(name, rest, gmm_x_quant_mode=1, gmm_weight_quant_mode=1, mm_x_quant_mode=1, mm_weight_quant_mode=1)
+    _refuse(name, rest, "comm_mode")
+    check((mm_x is None) == (mm_weight is None), name, "mm_x and mm_weight come together")
+    dtype = dtypes.of(gmm_y_dtype)
+    weight = _dequantised(name, gmm_weight, gmm_weight_scale, gmm_weight_dtype, "gmm_weight")
+    counts = (send_counts, recv_counts)
+    mm_y = gmm_x.new_empty(0, dtype=dtype)
+    if mm_x is not None:
+        left = _dequantised(name, mm_x, mm_x_scale, mm_x_dtype, "mm_x")
+        right = _dequantised(name, mm_weight, mm_weight_scale, mm_weight_dtype, "mm_weight")
+        mm_y = _shared(name, left, right, False, dtypes.of(mm_y_dtype, dtype), left)
+
+    def decode(rows):
+        return _dequantised(name, rows, gmm_x_scale, gmm_x_dtype, "gmm_x")
+
+    y, permuted = _exchange_then_multiply(name, gmm_x, weight, group, ep_world_size, *counts, dtype, decode)
+    return y, mm_y, permuted if permute_out_flag else gmm_x.new_empty(0)
+
+
+@op(
+    "npu_quant_gmm_alltoallv(Tensor gmm_x, Tensor gmm_weight, Tensor gmm_x_scale, Tensor gmm_weight_scale, str hcom, int "
+    "ep_world_size, int[] send_counts, int[] recv_counts, int gmm_y_dtype, *, Tensor? send_counts_tensor=None, Tensor? "
+    "recv_counts_tensor=None, Tensor? mm_x=None, Tensor? mm_weight=None, Tensor? mm_x_scale=None, Tensor? "
+    "mm_weight_scale=None, Tensor? comm_quant_scale=None, int? gmm_x_quant_mode=None, int? gmm_weight_quant_mode=None, "
+    "int? mm_x_quant_mode=None, int? mm_weight_quant_mode=None, int? comm_quant_mode=None, int[]? group_size=None, int? "
+    "gmm_x_dtype=None, int? gmm_weight_dtype=None, int? gmm_x_scale_dtype=None, int? gmm_weight_scale_dtype=None, int? "
+    "mm_x_dtype=None, int? mm_weight_dtype=None, int? mm_x_scale_dtype=None, int? mm_weight_scale_dtype=None, int? "
+    "comm_quant_dtype=None, int? mm_y_dtype=None, str? comm_mode=None) -> (Tensor, Tensor)",
+)
+def npu_quant_gmm_alltoallv(
+    gmm_x,
+    gmm_weight,
+    gmm_x_scale,
+    gmm_weight_scale,
+    hcom,
+    ep_world_size,
+    send_counts,
+    recv_counts,
+    gmm_y_dtype,
+    *,
+    mm_x=None,
+    mm_weight=None,
+    mm_x_scale=None,
+    mm_weight_scale=None,
+    gmm_x_dtype=None,
+    gmm_weight_dtype=None,
+    mm_x_dtype=None,
+    mm_weight_dtype=None,
+    mm_y_dtype=None,
+    **rest,
+):
+    """npu_gmm_alltoallv of float8, hifloat8 or int8 matrices with one scale each."""
+    name = "npu_quant_gmm_alltoallv"
+    group = group_of(name, hcom, ep_world_size)
+    check_modes(name, rest, gmm_x_quant_mode=1, gmm_weight_quant_mode=1, mm_x_quant_mode=1, mm_weight_quant_mode=1)
+    _refuse(name, rest, "comm_mode")
+    check((mm_x is None) == (mm_weight is None), name, "mm_x and mm_weight come together")
+    dtype = dtypes.of(gmm_y_dtype)
+    weight = _dequantised(name, gmm_weight, gmm_weight_scale, gmm_weight_dtype, "gmm_weight")
+    counts = (send_counts, recv_counts)
+    mm_y = gmm_x.new_empty(0, dtype=dtype)
+    if mm_x is not None:
+        left = _dequantised(name, mm_x, mm_x_scale, mm_x_dtype, "mm_x")
+        right = _dequantised(name, mm_weight, mm_weight_scale, mm_weight_dtype, "mm_weight")
+        mm_y = _shared(name, left, right, False, dtypes.of(mm_y_dtype, dtype), left)
+    x = _dequantised(name, gmm_x, gmm_x_scale, gmm_x_dtype, "gmm_x")
+    return _multiply_then_exchange(name, x, weight, group, ep_world_size, *counts, dtype), mm_y
