@@ -1,0 +1,55 @@
+"""Libraries that train on several ranks, unedited: the curve of two ranks on npu is that of one process on the CPU."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.rank_processes import free_port
+
+CLIENTS = Path(__file__).resolve().parents[1] / "migration" / "clients"
+
+
+def start(program, *arguments, ranks=0):
+    """Runs a program, on ranks by torchrun, and returns the line of JSON that it prints."""
+    command = [sys.executable, "-W", "ignore"]
+    if ranks:
+        where = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
+        command += ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *where]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HCCL_WHITELIST_DISABLE": "1"}
+    done = subprocess.run(
+        [*command, str(CLIENTS / program), *arguments], env=environment, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"losses"')))
+
+
+reference = functools.cache(start)
+
+
+def compare(found, expected, tolerance=1e-4):
+    assert len(found["losses"]) == len(expected["losses"]) > 0
+    assert found["losses"] == pytest.approx(expected["losses"], rel=tolerance, abs=tolerance)
+    assert found["weights"].keys() == expected["weights"].keys()
+    assert list(found["weights"].values()) == pytest.approx(list(expected["weights"].values()), rel=10 * tolerance, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["ddp", pytest.param("fsdp2", marks=pytest.mark.full)])
+def test_accelerate_trains_on_two_ranks(kind):
+    compare(start("accelerate_ranks.py", "npu", kind, ranks=2), reference("accelerate_ranks.py", "cpu", "plain"))
+
+
+@pytest.mark.full
+def test_the_trainer_of_transformers_trains_on_two_ranks():
+    # The logged loss depends on the number of ranks, so the CPU has two ranks as well.
+    compare(start("trainer_ranks.py", "npu", ranks=2), start("trainer_ranks.py", "cpu", ranks=2), 2e-3)
+
+
+@pytest.mark.full
+def test_lightning_trains_on_two_ranks():
+    pytest.importorskip("lightning", reason="pip install 'lightning>=2.5,<3'")
+    compare(start("lightning_ranks.py", "npu", "ddp_npu", ranks=2), reference("lightning_ranks.py", "cpu", "auto"))
