@@ -1,10 +1,12 @@
 """Libraries that train on several ranks, unedited: the curve of two ranks on npu is that of one process on the CPU."""
 
 import functools
+import importlib.util
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ def start(program, *arguments, ranks=0):
         where = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
         command += ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *where]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HCCL_WHITELIST_DISABLE": "1"}
+    environment.setdefault("ASCEND_HOME_PATH", tempfile.gettempdir())  # deepspeed asks for it
     done = subprocess.run(
         [*command, str(CLIENTS / program), *arguments], env=environment, capture_output=True, text=True, timeout=240
     )
@@ -49,7 +52,17 @@ def test_the_trainer_of_transformers_trains_on_two_ranks():
     compare(start("trainer_ranks.py", "npu", ranks=2), start("trainer_ranks.py", "cpu", ranks=2), 2e-3)
 
 
+def needs(package, wanted):
+    return pytest.mark.skipif(importlib.util.find_spec(package) is None, reason=f"pip install '{wanted}'")
+
+
 @pytest.mark.full
+@needs("deepspeed", "deepspeed>=0.18,<1")
+def test_deepspeed_trains_with_zero_2_on_two_ranks():
+    compare(start("deepspeed_ranks.py", "npu", ranks=2), reference("deepspeed_ranks.py", "cpu"))
+
+
+@pytest.mark.full
+@needs("lightning", "lightning>=2.5,<3")
 def test_lightning_trains_on_two_ranks():
-    pytest.importorskip("lightning", reason="pip install 'lightning>=2.5,<3'")
     compare(start("lightning_ranks.py", "npu", "ddp_npu", ranks=2), reference("lightning_ranks.py", "cpu", "auto"))
