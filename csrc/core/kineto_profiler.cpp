@@ -11,6 +11,7 @@
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -154,7 +155,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     activity.addMetadata("device", record.device);
     activity.addMetadata("stream", activity.resource);
     activity.addMetadata("correlation", activity.id);
-    activity.addMetadata("queued", record.enqueue_ns);
+    activity.addMetadata("wait (ns)", record.start_ns - std::min(record.enqueue_ns, record.start_ns));
     if (record.external != 0) activity.addMetadata("External id", record.external);
     if (record.bytes != 0) activity.addMetadata("bytes", record.bytes);
     if (!task.tensors.empty()) {

@@ -10,7 +10,9 @@ program that fails is reported with what it ran until then.
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
+import socket
 import sys
 import traceback
 from pathlib import Path
@@ -28,11 +30,17 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.module and not Path(options.program).is_file():
         parser.error(f"there is no file {options.program}")
+    options.out = options.out.resolve()  # the program may change the working directory
     try:
         folder, status = record(options)
+        advise(folder)
     except OSError as error:
         print(f"torch_npu.profile: {error.strerror or error}", file=sys.stderr)
         return 1
+    return status
+
+
+def advise(folder: Path) -> None:
     from .profiler.advise import text, write_page
     from .profiler.findings import examine
     from .profiler.folder import read_any
@@ -42,16 +50,16 @@ def main(arguments: list[str] | None = None) -> int:
     target = folder / "advice.html"
     write_page(target, records, found, str(folder))
     print(text(records, found), file=sys.stderr)
-    print(f"page: {target.resolve()}", file=sys.stderr)
-    return status
+    print(f"page: {target}", file=sys.stderr)
 
 
 def record(options: Any) -> tuple[Path, int]:
     """Runs the program. Returns the folder of the result and the status of the program."""
     from .profiler import profile, tensorboard_trace_handler
 
-    handler = tensorboard_trace_handler(str(options.out))
-    before = set(options.out.glob("*_ascend_pt"))
+    worker = f"{socket.gethostname()}_{os.getpid()}"
+    handler = tensorboard_trace_handler(str(options.out), worker)
+    before = set(options.out.glob(f"{worker}_*_ascend_pt"))
     old_argv, old_path = sys.argv, list(sys.path)
     sys.argv = [options.program, *options.arguments]
     if not options.module:
@@ -60,19 +68,21 @@ def record(options: Any) -> tuple[Path, int]:
     prof = profile(record_shapes=True, with_stack=not options.no_stack, profile_memory=options.memory, on_trace_ready=handler)
     prof.start()
     try:
-        run = runpy.run_module if options.module else runpy.run_path
-        run(options.program, run_name="__main__")
+        if options.module:
+            runpy.run_module(options.program, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(options.program, run_name="__main__")
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
-    except BaseException:
+    except BaseException as error:
         traceback.print_exc()
-        status = 1
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
     finally:
         sys.argv, sys.path[:] = old_argv, old_path
         prof.stop()
-    [folder] = set(options.out.glob("*_ascend_pt")) - before
+    [folder] = set(options.out.glob(f"{worker}_*_ascend_pt")) - before
     return folder, status
 
 

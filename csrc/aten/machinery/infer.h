@@ -115,7 +115,7 @@ void addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat
 void bmm(const at::Tensor& self, const at::Tensor& mat2);
 inline void baddbmm(const at::Tensor& /*self*/, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& /*beta*/,
                     const at::Scalar& /*alpha*/) {
-  bmm(batch1, batch2);
+  infer::bmm(batch1, batch2);
 }
 Outputs<1> addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2, const at::Scalar& beta,
                 const at::Scalar& alpha);

@@ -17,7 +17,7 @@ from ..npu.mstx import mstx
 from . import _records
 from .records import KERNEL, Call, Mark, Memory, Operator, Records, Shared, Step, Task
 
-_STEP = "ProfilerStep#"
+_STEP, _MEMORY = "ProfilerStep#", "[memory]"
 GARBAGE_COLLECTION = "garbage collection"  # the domain of its marks
 
 
@@ -26,9 +26,9 @@ class Recorder:
 
     def __init__(self, host_calls: bool = True, shapes: bool = True, gc_milliseconds: float | None = None) -> None:
         self._fallbacks = dict(fallback_stats())
-        self._collections = None if gc_milliseconds is None else _Collections(gc_milliseconds)
         self._session = _records.start(host_calls=host_calls, shapes=shapes)
         self._marks = mstx._listen()
+        self._collections = None if gc_milliseconds is None else _Collections(gc_milliseconds)
 
     def stop(self) -> Records:
         """Waits for the device. Fallbacks to the CPU are in info["fallbacks"]: operator, count. If the device reports an error,
@@ -85,27 +85,36 @@ def host_settings() -> dict[str, Any]:
 
 
 def host_records(results: Any, records: Records | None = None) -> Records:
-    """Operators, ranges, Python functions, memory and steps of kineto_results, and the tasks of devices where Kineto has them.
+    """Operators, ranges, Python functions, memory and steps of kineto_results, and the tasks and calls of devices if Kineto has
+    them.
 
     Given records get them added. If there are no tasks at all, one stands for each innermost operator with a device time. That
     time is measured by events around the operator on its stream; the start of such a task is the start of the operator on the
     host."""
     records = records or Records(info={"process": os.getpid()})
-    own_tasks = bool(records.tasks)
+    own_tasks, own_calls = bool(records.tasks), bool(records.calls)
     timed: list[Operator] = []
     shared = Shared()
-    for event in results.events():
+    events = results.events()
+    callers: dict[Any, str] = {}
+    if any(event.is_python_function() or event.name() == _MEMORY for event in events):
+        callers = _read_tree(results.experimental_event_tree(), records.memory)
+    for event in events:
         name = event.name()
-        if name == "[memory]":
+        if name == _MEMORY:
             continue
         if event.device_type() == torch._C._autograd.DeviceType.PrivateUse1:
             if not own_tasks and not event.is_user_annotation():
                 records.tasks.append(_device_task(event))
             continue
+        if _is_call(event):
+            if not own_calls:
+                records.calls.append(_call(event))
+            continue
         if name.startswith(_STEP):
             records.steps.append(Step(int(name[len(_STEP) :]), event.start_ns(), event.end_ns()))
             continue
-        operator = _operator(event, shared)
+        operator = _operator(event, shared, callers)
         records.operators.append(operator)
         if operator.device_ns > 0:
             timed.append(operator)
@@ -113,15 +122,23 @@ def host_records(results: Any, records: Records | None = None) -> Records:
     records.info["device_times"] = "tasks" if records.tasks else "events around operators" if timed else "none"
     if not records.tasks:
         records.tasks = _tasks_of_operators(timed)
-    for root in results.experimental_event_tree():
-        _add_memory(root, records.memory)
-    records.memory.sort(key=lambda row: row.time_ns)
     return records
 
 
-def _operator(event: Any, shared: Shared) -> Operator:
+def _is_call(event: Any) -> bool:
+    """Torch before 2.12 has no calls of AscendCL in its results, and no type of an event."""
+    kind = getattr(event, "activity_type", None)
+    return kind is not None and kind() == "privateuse1_runtime"
+
+
+def _call(event: Any) -> Call:
+    return Call(event.name(), event.device_resource_id(), event.start_ns(), event.end_ns(), event.correlation_id())
+
+
+def _operator(event: Any, shared: Shared, callers: dict[Any, str]) -> Operator:
     kind = "python" if event.is_python_function() else "annotation" if event.is_user_annotation() else "operator"
     elapsed = event.privateuse1_elapsed_us() if kind == "operator" else -1
+    caller = callers.get((event.start_ns(), event.name())) if kind == "python" else None
     return Operator(
         shared(event.name()),
         event.device_resource_id(),
@@ -130,7 +147,7 @@ def _operator(event: Any, shared: Shared) -> Operator:
         kind,
         shared(event.shapes()),
         shared(event.dtypes()),
-        shared(event.stack()),
+        shared([caller] if caller else event.stack()),
         event.sequence_nr(),
         max(int(elapsed * 1000), 0),
         event.flops(),
@@ -181,23 +198,25 @@ def _tasks_of_operators(operators: list[Operator]) -> list[Task]:
     return tasks
 
 
-def _add_memory(root: Any, rows: list[Memory]) -> None:
-    waiting = [root]
+def _read_tree(roots: Any, rows: list[Memory]) -> dict[Any, str]:
+    """Adds the allocations, in the order of time. Returns the line that called each Python function, by its start and name."""
+    callers: dict[Any, str] = {}
+    kinds = torch._C._profiler._EventType
+    waiting = list(roots)
     while waiting:
         event = waiting.pop()
         kind, extra = event.typed
-        if kind == torch._C._profiler._EventType.Allocation:
-            device = extra.device
-            rows.append(
-                Memory(
-                    device.type,
-                    device.index or 0,
-                    extra.ptr or 0,
-                    extra.alloc_size,
-                    extra.total_allocated,
-                    extra.total_reserved,
-                    event.start_time_ns,
-                    event.start_tid,
-                )
-            )
+        if kind == kinds.Allocation:
+            rows.append(_memory(event, extra))
+        elif kind in (kinds.PyCall, kinds.PyCCall):
+            caller = extra.caller
+            callers[event.start_time_ns, event.name] = f"{caller.file_name}({caller.line_number}): {caller.function_name}"
         waiting += event.children
+    rows.sort(key=lambda row: row.time_ns)
+    return callers
+
+
+def _memory(event: Any, extra: Any) -> Memory:
+    totals = (extra.total_allocated, extra.total_reserved)
+    place = (extra.device.type, extra.device.index or 0)
+    return Memory(*place, extra.ptr or 0, extra.alloc_size, *totals, event.start_time_ns, event.start_tid)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from . import names
-from .records import COLLECTIVE, VERSION, Records
+from .records import COLLECTIVE, VERSION, ById, Records
+from .tables import tensor_cells
 
 _TABLES = {
     "STRING_IDS": "id INTEGER PRIMARY KEY, value TEXT",
@@ -63,6 +64,8 @@ def write(path: Path, records: Records) -> None:
 
 def _rows(records: Records, text: _Strings) -> Iterator[tuple[str, Iterable[tuple[Any, ...]]]]:
     process = records.info.get("process", 0)
+    cells = ById(lambda row: [text(cell) for cell in reversed(tensor_cells(row))])
+    joined, lines = ById(lambda row: text(";".join(map(str, row)))), ById(lambda row: text(";\n".join(row)))
     yield "META_DATA", [("SCHEMA_VERSION", str(VERSION)), *((name, str(value)) for name, value in records.info.items())]
     yield (
         "TASK",
@@ -93,7 +96,8 @@ def _rows(records: Records, text: _Strings) -> Iterator[tuple[str, Iterable[tupl
                 None,
                 text(names.core(task)),
                 text(names.operator_type(task)),
-                *tuple(text(_joined(row, place)) for row in (task.inputs, task.outputs) for place in (2, 1, 0)),
+                *cells(task.inputs),
+                *cells(task.outputs),
                 None,
             )
             for number, task in enumerate(records.tasks)
@@ -140,9 +144,9 @@ def _rows(records: Records, text: _Strings) -> Iterator[tuple[str, Iterable[tupl
                 text(row.name),
                 row.sequence,
                 None,
-                text(";".join(map(str, row.dtypes))),
-                text(";".join(map(str, row.shapes))),
-                text(";\n".join(row.stack)),
+                joined(row.dtypes),
+                joined(row.shapes),
+                lines(row.stack),
                 text(row.kind),
             )
             for row in records.operators
@@ -175,9 +179,3 @@ def _rows(records: Records, text: _Strings) -> Iterator[tuple[str, Iterable[tupl
             if row.device_type == "npu"
         ),
     )
-
-
-def _joined(row: Any, place: int) -> str:
-    if place == 0:
-        return ";".join(",".join(map(str, each[0])) for each in row)
-    return ";".join(each[place] for each in row)

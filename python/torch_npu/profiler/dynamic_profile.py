@@ -146,6 +146,9 @@ def _read(path: Path) -> dict[str, Any] | None:
         if unknown:
             raise ValueError(f"it has the unknown setting {unknown[0]!r}")
         config = {**_DEFAULT, **given}
+        wrong = {str(name).upper() for name in config["activities"]} - {"CPU", "NPU"}
+        if wrong:
+            raise ValueError(f"activities are CPU and NPU, not {sorted(wrong)[0]!r}")
         for name in ("active", "warmup", "start_step"):
             if not isinstance(config[name], int) or config[name] < (name == "active"):
                 raise ValueError(f"{name} is {config[name]!r}")

@@ -58,6 +58,7 @@ class _ExperimentalConfig:
 
     aic_metrics apply to Level1 and Level2; at the other levels they are AiCMetrics.AiCoreNone."""
 
+    l2_cache: bool
     msprof_tx: bool
     mstx: bool
 

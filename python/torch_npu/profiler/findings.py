@@ -6,20 +6,22 @@ for finding in examine(read_any("folder")): print(finding.text())
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 
 from . import names
 from .links import Calls, Node, busy, length, link
-from .records import COLLECTIVE, Records
+from .records import COLLECTIVE, Records, Task
 
 _SYNCHRONISING = re.compile(r"aclrtSynchronize(Stream|Device|Event)|aclrtMemcpy(2d)?$|aclrtStreamWaitEvent$")
 _WAITING_OPERATORS = {"aten::item", "aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "aten::masked_select"}
 _LOADER = "enumerate(DataLoader)"
 _SMALL_NS = 20_000
-_OF_TORCH = re.compile(r"(^|/)(torch|torch_npu)/|runpy\.py$")
+_OF_TORCH = re.compile(r"^(torch|torch_npu)/|/(site|dist)-packages/(torch|torch_npu)/")
 _FRAME = re.compile(r"(.+\.py)\((\d+)\): (.+)")
 
 
@@ -46,20 +48,16 @@ def examine(records: Records) -> list[Finding]:
 
 
 def python_line(node: Node | None) -> str:
-    """The innermost line of the user's Python code around an operator, or "" without stacks."""
-    while node is not None:
-        for frame in node.operator.stack:
-            if line := _user_line(frame):
-                return line
-        if node.operator.kind == "python" and (line := _user_line(node.operator.name)):
-            return line
-        node = node.parent
-    return ""
+    """The innermost line of the user's Python code around an operator, or "" without stacks. An operator of the backward pass has
+    that of its forward operator."""
+    if node is None:
+        return ""
+    return next(filter(None, map(_user_line, (node.forward or node).frames())), "")
 
 
 def _user_line(frame: str) -> str:
     found = _FRAME.match(frame)
-    if found is None or _OF_TORCH.search(found[1]):
+    if found is None or _OF_TORCH.search(found[1]) or Path(found[1]).parts[0].removesuffix(".py") in sys.stdlib_module_names:
         return ""
     return f"{found[1]}:{found[2]} {found[3]}"
 
@@ -115,10 +113,13 @@ def _tasks(records: Records, calls: Calls, kind: str, title: str, advice: str, w
     found = [task for task in records.tasks if wanted(task)]
     if not found:
         return
-    by_task = {id(task): node for node in calls.nodes for task in node.tasks}
     cost = sum(task.end_ns - task.start_ns for task in found) / 1000
-    lines = _lines((_place(by_task.get(id(task))), task.end_ns - task.start_ns) for task in found)
-    yield Finding(kind, title, cost, len(found), advice, lines)
+    yield Finding(kind, title, cost, len(found), advice, _lines_of_tasks(found, calls, lambda task: task.end_ns - task.start_ns))
+
+
+def _lines_of_tasks(tasks: Iterable[Task], calls: Calls, cost: Callable[[Task], float]) -> list[str]:
+    nodes = {id(task): node for node in calls.nodes for task in node.tasks}
+    return _lines((_place(nodes.get(id(task))), cost(task)) for task in tasks)
 
 
 def _copies(records: Records, calls: Calls) -> Iterator[Finding]:
@@ -182,6 +183,7 @@ def _launches(records: Records, calls: Calls) -> Iterator[Finding]:
             len(small),
             f"{len(small)} of {len(kernels)} kernels take less than {_SMALL_NS // 1000} us; torch.npu.NPUGraph replays them in "
             "one launch, and fused optimizers need fewer.",
+            _lines_of_tasks(small, calls, lambda task: 1),
         )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from ..version import __version__
 from . import database, tables, trace
 from .experimental_config import _ExperimentalConfig
-from .records import NotAProfile, Records, read_raw, write_raw
+from .records import NotAProfile, Records, read_raw, without_garbage_collection, write_raw
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
@@ -110,6 +110,7 @@ def _write_json(path: Path, value: Any) -> None:
         raise OSError(error.errno, f"the profile cannot be written to {path}: {error.strerror}") from None
 
 
+@without_garbage_collection()
 def write_output(folder: Path, records: Records, config: _ExperimentalConfig, export_type: Sequence[str]) -> Path:
     output = folder / OUTPUT
     try:

@@ -21,6 +21,7 @@ class Node:
     children: list[Node] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     device_total: int = 0  # of this operator and all inside of it
+    forward: Node | None = None  # of an operator of the backward pass: the operator that it differentiates
 
     @property
     def host_total(self) -> int:
@@ -29,6 +30,21 @@ class Node:
     @property
     def host_self(self) -> int:
         return self.host_total - sum(child.host_total for child in self.children)
+
+    def frames(self) -> list[str]:
+        """The Python lines around an operator, innermost first. Torch records lines of calls only: an operator of a symbol such
+        as + has the first line of its function."""
+        if self.operator.stack and self.operator.kind != "python":
+            return list(self.operator.stack)
+        found: list[str] = []
+        node: Node | None = self
+        while node is not None:
+            if node.operator.kind == "python":
+                if not found and not node.operator.name.startswith("<"):
+                    found.append(node.operator.name)
+                found += node.operator.stack
+            node = node.parent
+        return found
 
     @property
     def device_self(self) -> int:
@@ -71,9 +87,29 @@ class Calls:
         return found
 
 
+_BACKWARD = "autograd::engine::evaluate_function"
+
+
+def _find_forward(nodes: Iterable[Node]) -> None:
+    """Torch gives both the same number. Operators that are not differentiated have the number of the next one that is."""
+    by_number: dict[int, Node] = {}
+    backward: list[Node] = []
+    inside: set[int] = set()
+    for node in nodes:
+        if (node.parent is not None and id(node.parent) in inside) or node.operator.name.startswith(_BACKWARD):
+            inside.add(id(node))
+            backward.append(node)
+        elif node.operator.sequence >= 0 and node.operator.kind == "operator":
+            by_number[node.operator.sequence] = node
+    for node in backward:
+        number = node.operator.sequence
+        node.forward = by_number.get(number) if number >= 0 else node.parent.forward if node.parent is not None else None
+
+
 def link(records: Records) -> Calls:
     """The calls of the records, with each task at the operator that launched it."""
     calls = Calls(records.operators)
+    _find_forward(calls.nodes)
     by_id = {node.operator.id: node for node in calls.nodes if node.operator.id}
     for task in records.tasks:
         node = by_id.get(task.external) if task.external else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from .records import CALLBACK, COLLECTIVE, COPY, FILL, OTHER, RECORD, WAIT, Task
 
 UNKNOWN = "N/A"  # what the software device cannot know
@@ -18,7 +20,11 @@ _FORMAT_CASTS = ("npuformatcast", "transdata", "formatcast")
 
 def operator_type(task: Task) -> str:
     """The type of the operator: the aclnn function without its prefix, such as Add of aclnnAdd."""
-    name = task.name
+    return _type(task.name)
+
+
+@cache
+def _type(name: str) -> str:
     for prefix in ("aclnnSoft", "aclnnInplace", "aclnn"):
         if name.startswith(prefix) and len(name) > len(prefix):
             return name[len(prefix) :]
@@ -27,18 +33,28 @@ def operator_type(task: Task) -> str:
 
 def core(task: Task) -> str:
     """The core that a device of the vendor runs such an operator on, by the family of the operator. It is no measurement."""
-    if task.kind == COLLECTIVE:
+    return _core(task.name, task.kind)
+
+
+@cache
+def _core(name: str, kind: str) -> str:
+    if kind == COLLECTIVE:
         return "COMMUNICATION"
-    if task.kind in _NOT_KERNELS:
-        return _NOT_KERNELS[task.kind]
-    name = operator_type(task).lower()
+    if kind in _NOT_KERNELS:
+        return _NOT_KERNELS[kind]
+    name = _type(name).lower()
     if any(part in name for part in _AI_CPU):
         return "AI_CPU"
     return "AI_CORE" if any(part in name for part in _CUBE) else "AI_VECTOR_CORE"
 
 
 def is_format_cast(task: Task) -> bool:
-    return any(part in (task.name).lower() for part in _FORMAT_CASTS)
+    return _is_format_cast(task.name)
+
+
+@cache
+def _is_format_cast(name: str) -> bool:
+    return any(part in name.lower() for part in _FORMAT_CASTS)
 
 
 def is_contiguous_copy(task: Task) -> bool:
@@ -94,6 +110,7 @@ METRIC_COLUMNS = {
     "ACL_AICORE_MEMORY_UB": ("ub_read_bw_vector", "ub_write_bw_vector", "ub_read_bw_scalar", "ub_write_bw_scalar"),
     "ACL_AICORE_L2_CACHE": ("write_cache_hit", "write_cache_miss_allocate", "r0_read_cache_hit", "r0_read_cache_miss_allocate"),
     "ACL_AICORE_MEMORY_ACCESS": ("read_main_memory_datas", "write_main_memory_datas", "GM_to_L1_datas"),
+    "ACL_AICORE_PIPE_EXECUTE_UTILIZATION": (),
     "ACL_AICORE_NONE": (),
 }
 # Values of aiCoreMetricsType of torch.npu.profileConfig.

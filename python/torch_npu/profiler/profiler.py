@@ -94,7 +94,7 @@ class profile(torch.profiler.profile):
         super().stop()
 
     def prepare_trace(self) -> None:
-        if torch.autograd._profiler_enabled():
+        if torch.autograd.profiler._is_profiler_enabled:
             raise RuntimeError("profile: another profiler is recording, and profilers do not nest; stop it first")
         super().prepare_trace()
 

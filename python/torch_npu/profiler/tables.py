@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from . import names
 from .links import busy, length, link
-from .records import COLLECTIVE, Call, Memory, Records, Step, Task
+from .records import COLLECTIVE, ById, Call, Memory, Records, Step, Task
 
 _TENSORS = [f"{way} {what}" for way in ("Input", "Output") for what in ("Shapes", "Data Types", "Formats")]
 KERNEL_COLUMNS = [
@@ -67,14 +69,16 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]])
         raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from None
 
 
-def tensors(task: Task) -> list[str]:
-    """The six cells of a task's inputs and outputs."""
-    cells = []
-    for row in (task.inputs, task.outputs):
-        cells.append(";".join(",".join(map(str, shape)) for shape, _, _ in row))
-        cells.append(";".join(dtype for _, dtype, _ in row))
-        cells.append(";".join(form for _, _, form in row))
-    return [cell or names.UNKNOWN for cell in cells]
+def tensors(task: Task, cells: Callable[[Any], Any] | None = None) -> list[str]:
+    """The six cells of a task's inputs and outputs. cells: tensor_cells, or ById(tensor_cells)."""
+    cells = cells or tensor_cells
+    return [cell or names.UNKNOWN for row in (task.inputs, task.outputs) for cell in cells(row)]
+
+
+def tensor_cells(row: Any) -> tuple[str, str, str]:
+    """Shapes, data types and formats."""
+    shapes = ";".join([",".join(map(str, shape)) for shape, _, _ in row])
+    return shapes, ";".join([dtype for _, dtype, _ in row]), ";".join([form for _, _, form in row])
 
 
 def write_all(folder: Path, records: Records, metrics: str = "ACL_AICORE_NONE", l2_cache: bool = False) -> None:
@@ -96,13 +100,14 @@ def write_all(folder: Path, records: Records, metrics: str = "ACL_AICORE_NONE", 
 def kernel_details(path: Path, records: Records, metrics: str) -> None:
     extra = names.METRIC_COLUMNS[metrics]
     unknown = [names.UNKNOWN] * len(extra)
+    cells = ById(tensor_cells)
     kernels = sorted((task for task in records.tasks if task.kind in ("kernel", COLLECTIVE)), key=lambda task: task.start_ns)
     rows = (
         [
             *(records.step_of(task.start_ns), task.device, names.shown(task), names.operator_type(task), names.core(task)),
             *(stamp(task.start_ns), us(task.end_ns - task.start_ns)),
             *(us(max(task.start_ns - task.enqueue_ns, 0)) if task.enqueue_ns else names.UNKNOWN, names.UNKNOWN),
-            *(*tensors(task), *unknown),
+            *(*tensors(task, cells), *unknown),
         ]
         for task in kernels
     )
@@ -111,16 +116,21 @@ def kernel_details(path: Path, records: Records, metrics: str) -> None:
 
 def operator_details(path: Path, records: Records) -> None:
     totals: dict[Any, list[float]] = {}
+    shapes_text, stack_text = ById(_shapes), ById(";".join)
     for node in link(records).nodes:
         operator = node.operator
         if operator.kind == "python":
             continue
-        shapes = ";".join(",".join(map(str, shape)) for shape in operator.shapes if isinstance(shape, (list, tuple)))
-        row = totals.setdefault((operator.name, shapes, ";".join(operator.stack)), [0, 0, 0, 0])
+        stack = stack_text(operator.stack) if operator.stack else ";".join(node.frames())
+        row = totals.setdefault((operator.name, shapes_text(operator.shapes), stack), [0, 0, 0, 0])
         for index, value in enumerate((node.host_self, node.host_total, node.device_self, node.device_total)):
             row[index] += value
     rows = ([*key, *map(us, row), names.UNKNOWN, names.UNKNOWN] for key, row in totals.items())
     write_csv(path, OPERATOR_COLUMNS, rows)
+
+
+def _shapes(shapes: Any) -> str:
+    return ";".join(",".join(map(str, shape)) for shape in shapes if isinstance(shape, (list, tuple)))
 
 
 def op_statistic(path: Path, tasks: Iterable[Task]) -> None:
@@ -188,11 +198,15 @@ def steps_or_all(records: Records) -> list[Step]:
 def step_trace_time(path: Path, records: Records) -> None:
     rows = []
     for device in records.devices():
-        tasks = [task for task in records.tasks if task.device == device]
+        tasks = sorted((task for task in records.tasks if task.device == device), key=lambda task: task.start_ns)
+        starts = [task.start_ns for task in tasks]
+        newest_ends = list(accumulate((task.end_ns for task in tasks), max))
         for step in steps_or_all(records):
-            times = busy(tasks, step.start_ns, step.end_ns)
+            later = bisect_left(starts, step.start_ns)
+            inside = tasks[bisect_right(newest_ends, step.start_ns) : bisect_left(starts, step.end_ns)]
+            times = busy(inside, step.start_ns, step.end_ns)
             alone, all_of_it = length(times.not_overlapped), length(times.communication)
-            first = min((task.start_ns for task in tasks if task.start_ns >= step.start_ns), default=step.end_ns)
+            first = starts[later] if later < len(starts) else step.end_ns
             cells = [length(times.computing), alone, all_of_it - alone, all_of_it, length(times.free)]
             number = step.number if records.steps else ""
             rows.append([device, number, *map(us, cells), us(step.end_ns - step.start_ns), 0, us(alone)])
