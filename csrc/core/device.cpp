@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "core/affinity.h"
 #include "core/exit_report.h"
+#include "core/operator_dump.h"
 #include "core/stream/after_synchronize.h"
 #include "core/stream/launch_trace.h"
 #include "core/stream/open_captures.h"
@@ -172,6 +173,7 @@ void initialize() {
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
   tell_device_origins();
   watch_exit();
+  start_dump_of_variable();
   initialized.store(true, std::memory_order_release);
 }
 

@@ -4,11 +4,19 @@
 
 #include <new>
 
+#include "ops/calls/executor.h"
+#include "runtime/operators.h"
+
 #pragma weak softnpuDriver
+#pragma weak softnpuDescribeOperators
 
 namespace softnpu::ops {
 
-const SoftnpuDriver* open_driver() { return softnpuDriver == nullptr ? nullptr : softnpuDriver(SOFTNPU_DRIVER_VERSION); }
+const SoftnpuDriver* open_driver() {
+  const SoftnpuDriver* const driver = softnpuDriver == nullptr ? nullptr : softnpuDriver(SOFTNPU_DRIVER_VERSION);
+  if (driver != nullptr && softnpuDescribeOperators != nullptr) softnpuDescribeOperators(describe_task);
+  return driver;
+}
 
 aclnnStatus fail(const char* function, const Status& status) {
   return driver() == nullptr ? status.code() : driver()->fail(function, status.code(), status.message().c_str());

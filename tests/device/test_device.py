@@ -280,7 +280,6 @@ def test_a_lazy_call_runs_when_the_device_is_initialized(child):
 
 def test_a_function_that_is_not_offered_says_what_to_use():
     for call, words in (
-        (torch.npu.init_dump, "debug.print_ops"),
         (torch.npu.stress_detect, "debug.compare"),
         (lambda: torch.npu.obfuscation_finalize(0), "use the model without obfuscation"),
         (lambda: torch.npu.npugraph_ex.compile_fx(None), "torch.compile"),

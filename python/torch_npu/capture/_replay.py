@@ -13,24 +13,9 @@ from typing import Any
 import torch
 
 from .. import npu
+from ..tools.accuracy.names import IGNORED_ARGUMENTS, canonical, canonical_argument
 from ._hdf5 import read_entries, tensor_of
-
-# Names of one operator on different devices -> the name that both are matched by.
-NAMES = {
-    "NpuConvolutionBackward": "ConvolutionBackward",
-    "CudnnConvolutionBackward": "ConvolutionBackward",
-    "ThnnConvDepthwise2DBackward": "ConvolutionBackward",
-    "ConvolutionOverrideableBackward": "ConvolutionBackward",
-    "CudnnBatchNormBackward": "NativeBatchNormBackward",
-}
-PARAMETERS = {"epsilon": "eps", "self": "input"}
-IGNORED = {"benchmark", "deterministic", "result3"}
-
-
-def canonical(name: str) -> str:
-    """AddmmBackward0 is AddmmBackward in old files."""
-    base = name.rstrip("0123456789") if "Backward" in name else name
-    return NAMES.get(base, base)
+from ._record import plain
 
 
 class Replay:
@@ -44,7 +29,7 @@ class Replay:
         self._open: dict[str, list[tuple[int, Any]]] = {}
         for name, numbers in entries.items():
             groups = [(number, self._file[name][str(number)]) for number in numbers]
-            self._open.setdefault(canonical(name), []).extend(groups)
+            self._open.setdefault(canonical(plain(name)), []).extend(groups)
         for groups in self._open.values():
             groups.sort(key=lambda item: item[0])
         self.last = max((number for numbers in entries.values() for number in numbers), default=0)
@@ -56,7 +41,7 @@ class Replay:
     def before(self, name: str, backward: bool, values: dict[str, Any]) -> int:
         """Writes the inputs. Returns the number of the entry in the file, or 0. A failure is printed, and the call goes on."""
         try:
-            return self._load(canonical(name), values)
+            return self._load(canonical(plain(name)), values)
         except (OSError, KeyError, RuntimeError, ValueError) as error:
             print(f"torch_npu: the inputs of {name} were not loaded: {error}", file=sys.stderr, flush=True)
             return 0
@@ -79,22 +64,31 @@ class Replay:
                 overwrite(tensor, tensor_of(dataset))
             del candidates[position]
             if self._acl:
-                npu.init_dump()
-                npu.set_dump("acl.json")
-                self._dumping = True
+                self._begin_dump()
             return number
         return 0
+
+    def _begin_dump(self) -> None:
+        """A failure is printed once, and the calls go on without a dump."""
+        try:
+            npu.init_dump()
+            self._dumping = True
+            npu.set_dump("acl.json")
+        except (OSError, RuntimeError) as error:
+            self._acl = False
+            reason = str(error).split("\n")[0]
+            print(f"torch.utils.dumper: the loaded operators are not dumped: {reason}", file=sys.stderr, flush=True)
 
 
 def _pairs(group: Any, values: dict[str, Any]) -> list[tuple[torch.Tensor, Any]] | None:
     """The tensors of the call with their datasets; None if a size or a number differs."""
     pairs: list[tuple[torch.Tensor, Any]] = []
     for name, value in values.items():
-        if name in IGNORED:
+        if name in IGNORED_ARGUMENTS:
             continue
         item = group.get(name)
         if item is None:
-            item = next((group[old] for old, new in PARAMETERS.items() if new == name and old in group), None)
+            item = next((group[other] for other in group if canonical_argument(other) == canonical_argument(name)), None)
         if isinstance(value, torch.Tensor):
             if item is None or not hasattr(item, "shape") or tuple(item.shape) != tuple(value.shape):
                 return None

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import _C
-from .._api_status import no_op, not_offered
+from .._api_status import no_op
+from ._dump import finalize_dump, init_dump, set_dump
 from ._lazy import _lazy_init
 from .devices import _existing
 
@@ -39,7 +40,7 @@ def _one_of(*values: str) -> _Rule:
     return f"one of {', '.join(values)}", values.__contains__
 
 
-_OPTIONS = {
+_OPTIONS: dict[str, _Rule] = {
     "ACL_PRECISION_MODE": _one_of("allow_fp32_to_fp16", "must_keep_origin_dtype"),
     "ACL_OP_SELECT_IMPL_MODE": _one_of("high_precision", "high_performance"),
     "ACL_OPTYPELIST_FOR_IMPLMODE": (
@@ -62,6 +63,8 @@ _OPTIONS = {
     "ALLOW_MATMUL_HF32": _SWITCH,
     "ALLOW_CONV_HF32": _SWITCH,
     "CUBE_MATH_TYPE": _one_of("0", "1", "2", "3", "4"),
+    "mdldumpswitch": _SWITCH,
+    "mdldumpconfigpath": ("a file that exists", os.path.isfile),
 }
 
 # The values of options: the defaults, and those set by the program.
@@ -98,6 +101,8 @@ _EFFECTS = {
     "ALLOW_MATMUL_HF32": lambda value: _C._npu_set_matmul_math(value == "enable"),
     "ALLOW_CONV_HF32": lambda value: _C._npu_set_conv_math(value == "enable"),
     "CUBE_MATH_TYPE": lambda value: _C._npu_set_matmul_math(int(value)),
+    "mdldumpswitch": lambda value: init_dump() if value == "enable" else finalize_dump(),
+    "mdldumpconfigpath": lambda value: set_dump(value),
 }
 
 
@@ -213,21 +218,6 @@ def use_compatible_impl(is_enable: bool) -> None:
 
 def are_compatible_impl_enabled() -> bool:
     return _use_compatible_impl
-
-
-_DUMP = "tensors are not dumped yet; torch.npu.debug.print_ops shows operators with their arguments and results"
-
-
-@not_offered(_DUMP)
-def init_dump() -> None: ...
-
-
-@not_offered(_DUMP)
-def set_dump(cfg_file: str) -> None: ...
-
-
-@not_offered(_DUMP)
-def finalize_dump() -> None: ...
 
 
 _limited = False

@@ -104,6 +104,7 @@ void Build::describe(const ParameterInfo& parameter, const aclTensor* handle, co
   view.ndim = tensor.ndim;
   view.contiguous = tensor.contiguous;
   view.numel = tensor.numel;
+  place.format = tensor.format;
   place.tensor = handle;
   // Not append(), which calls memcpy: there are few numbers.
   auto& numbers = executor_->numbers;
@@ -124,7 +125,7 @@ void Build::tensor(const aclTensor* handle) {
   if (const auto* tensor = object_of<TensorObject>(*parameter, handle); tensor != nullptr) [[likely]]
     return describe(*parameter, handle, *tensor, view, place);
   view = kAbsentView;
-  place = Executor::Place{0, 0, 0, nullptr};
+  place = Executor::Place{0, 0, 0, 0, nullptr};
 }
 
 void Build::tensors(const aclTensorList* handle) {
@@ -135,7 +136,7 @@ void Build::tensors(const aclTensorList* handle) {
   executor_->slices.push_back({uint32_t(executor_->views.size()), uint32_t(count), list != nullptr});
   for (size_t i = 0; i < count && status_.ok(); ++i) {
     executor_->views.push_back(kAbsentView);
-    executor_->places.push_back(Executor::Place{0, 0, 0, nullptr});
+    executor_->places.push_back(Executor::Place{0, 0, 0, 0, nullptr});
     const auto* tensor = element_of<TensorObject>(*parameter, list->values[i], i);
     if (tensor != nullptr) describe(*parameter, list->values[i], *tensor, executor_->views.back(), executor_->places.back());
   }

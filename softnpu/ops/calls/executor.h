@@ -23,6 +23,7 @@
 #include "ops/calls/operation.h"
 #include "ops/library.h"
 #include "ops/objects/objects.h"
+#include "runtime/operators.h"
 
 namespace softnpu::ops {
 
@@ -38,6 +39,7 @@ struct alignas(64) Executor : ObjectOf<aclOpExecutor, ObjectKind::kExecutor> {
     int64_t offset;           // bytes from the address of the storage to the first element
     int64_t bytes;            // from the first to the last element; 0 for an empty tensor
     uint32_t dims;            // index of the first size in `numbers`
+    int32_t format;           // an aclFormat
     const aclTensor* tensor;  // the argument
   };
   union Value {
@@ -117,9 +119,16 @@ Executor* end_repeatable(const aclOpExecutor* handle);   // the same
 aclError run_task(void* payload, char* message);
 void release_task(void* payload);
 void visit_task(const void* payload, SoftnpuAccessVisitor visitor, void* context);
+// The function of softnpuDescribeOperators.
+void describe_task(const void* payload, SoftnpuTensorVisitor visitor, void* context);
 
 constexpr SoftnpuTaskKind task_kind(const char* name) {
-  return {.name = name, .run = run_task, .release = release_task, .ready = nullptr, .flags = 0, .visit = visit_task};
+  return {.name = name,
+          .run = run_task,
+          .release = release_task,
+          .ready = nullptr,
+          .flags = SOFTNPU_TASK_OPERATOR,
+          .visit = visit_task};
 }
 
 // Calls visit(parameter, number of the view) for each tensor, also for the elements of lists.

@@ -96,7 +96,7 @@ class QuickBuild {
     view.sizes = numbers;
     view.strides = numbers + tensor->ndim;
     view.numel = tensor->numel;
-    executor_.places[number] = {offset, bytes, uint32_t(used_), handle};
+    executor_.places[number] = {offset, bytes, uint32_t(used_), tensor->format, handle};
     used_ += count;
     cost_ = std::max(cost_, tensor->numel);
     return true;

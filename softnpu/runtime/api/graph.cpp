@@ -81,11 +81,11 @@ Status aclmdlRIDebugPrint(GraphSlot& modelRI) {
   return {};
 }
 
-Status aclmdlRIDebugJsonPrint(GraphSlot& modelRI, const char* path, uint32_t /*flags*/) {
+Status aclmdlRIDebugJsonPrint(GraphSlot& modelRI, const char* path, uint32_t flags) {
   Result<Graph::Ref> graph = finished_graph(modelRI);
   if (!graph.ok()) return graph.take_status();
   std::ofstream file(path);
-  file << graph.value()->describe_as_json();
+  file << graph.value()->describe_as_json(flags == ACL_MDLRI_DEBUG_JSON_PRINT_VERBOSE);
   file.close();
   if (file.good()) return {};
   return {ACL_ERROR_INVALID_FILE, text("'", path, "' cannot be written; does its folder exist?")};

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "acl/error_codes/rt_error_codes.h"
+#include "runtime/base/parse.h"
 
 namespace softnpu {
 namespace {
@@ -21,18 +21,15 @@ constexpr std::array<PointRow, kFaultPoints> kPoints = {
      {"launch", ACL_ERROR_RT_AICORE_EXCEPTION},
      {"copy", ACL_ERROR_RT_DRV_INTERNAL_ERROR}}};  // in the order of FaultPoint
 constexpr std::string_view kDelay = "delay";
+constexpr std::string_view kWrong = "wrong";
+constexpr std::string_view kOperatorPrefix = "aclnn";
 constexpr std::string_view kCount = "count";
 constexpr std::string_view kGrammar =
-    "a rule is malloc:WHEN, hostmalloc:WHEN, launch:WHEN or copy:WHEN, with :CODE or without, delay:WHEN:TIME, or count; WHEN "
-    "is N, N+ or every N, of a delay stream=ID too; TIME is like 50us, 200ms or 2s";
+    "a rule is malloc:WHEN, hostmalloc:WHEN, launch:WHEN or copy:WHEN, with :CODE or without, delay:WHEN:TIME, "
+    "wrong:OPERATOR:WHEN with an operator such as aclnnAdd, or count; WHEN is N, N+ or every N, of a delay stream=ID too; TIME "
+    "is like 50us, 200ms or 2s";
 
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::vector<std::string_view> split(std::string_view list, char separator) {
+std::vector<std::string_view> split_at(std::string_view list, char separator) {
   std::vector<std::string_view> items;
   for (size_t end; (end = list.find(separator)) != std::string_view::npos; list.remove_prefix(end + 1)) {
     items.push_back(trim(list.substr(0, end)));
@@ -51,12 +48,6 @@ bool remove_suffix(std::string_view& text, std::string_view suffix) {
   if (!text.ends_with(suffix)) return false;
   text.remove_suffix(suffix.size());
   return true;
-}
-
-template <typename Number>
-bool parse_number(std::string_view text, Number least, Number most, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number >= least && number <= most;
 }
 
 bool parse_when(std::string_view text, bool is_delay, FaultTime& when) {
@@ -90,12 +81,25 @@ bool parse_time(std::string_view text, microseconds& time) {
   return true;
 }
 
+bool parse_operator(std::string_view name, std::string& out) {
+  if (name.starts_with(kOperatorPrefix)) name.remove_prefix(kOperatorPrefix.size());
+  const auto is_part = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  if (name.empty() || !std::all_of(name.begin(), name.end(), is_part)) return false;
+  out = name;
+  return true;
+}
+
 bool parse_rule(std::string_view text, FaultRule& rule) {
-  const std::vector<std::string_view> parts = split(text, ':');
+  const std::vector<std::string_view> parts = split_at(text, ':');
   if (parts.size() < 2 || parts.size() > 3) return false;
   rule.name = text;
   if (parts[0] == kDelay) {
     return parts.size() == 3 && parse_when(parts[1], /*is_delay=*/true, rule.when) && parse_time(parts[2], rule.delay);
+  }
+  if (parts[0] == kWrong) {
+    return parts.size() == 3 && parse_operator(parts[1], rule.wrong) && parse_when(parts[2], /*is_delay=*/false, rule.when);
   }
   const auto* row = std::find_if(kPoints.begin(), kPoints.end(), [&](const PointRow& r) { return r.name == parts[0]; });
   if (row == kPoints.end() || !parse_when(parts[1], /*is_delay=*/false, rule.when)) return false;
@@ -107,6 +111,11 @@ bool parse_rule(std::string_view text, FaultRule& rule) {
 }  // namespace
 
 std::string_view name_of(FaultPoint point) { return kPoints[size_t(point)].name; }
+
+bool names_operator(const std::string& wrong, std::string_view kind) {
+  if (kind.starts_with(kOperatorPrefix)) kind.remove_prefix(kOperatorPrefix.size());
+  return kind == wrong;
+}
 
 bool FaultTime::holds(uint64_t call, int32_t stream) const {
   switch (kind) {
@@ -124,7 +133,7 @@ bool FaultTime::holds(uint64_t call, int32_t stream) const {
 
 Result<std::vector<FaultRule>> parse_fault_rules(std::string_view rules) {
   std::vector<FaultRule> parsed;
-  for (const std::string_view text_of_rule : split(rules, ',')) {
+  for (const std::string_view text_of_rule : split(rules)) {
     if (text_of_rule == kCount) continue;
     FaultRule rule;
     if (!parse_rule(text_of_rule, rule)) {

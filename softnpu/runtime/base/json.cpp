@@ -32,7 +32,9 @@ void append_utf8(std::string& out, uint32_t code) {
 // Recursive descent. Each read function moves `next_` past the text that it read; on failure `next_` is the place of the error.
 class Json::Reader {
  public:
-  explicit Reader(std::string_view document) : document_(document) {}
+  // With `mistakes`, leniently.
+  explicit Reader(std::string_view document, std::vector<std::string>* mistakes = nullptr)
+      : document_(document), mistakes_(mistakes) {}
 
   bool read_document(Json& out) {
     skip_space();
@@ -41,19 +43,29 @@ class Json::Reader {
     return next_ == document_.size() || fail("expected the end of the document");
   }
 
-  Status failure() const {
-    const std::string_view before = document_.substr(0, next_);
-    const size_t line = 1 + std::count(before.begin(), before.end(), '\n');
-    const std::string_view last_line = before.substr(before.rfind('\n') + 1);
-    const auto begins_character = [](char c) { return (c & 0xC0) != 0x80; };
-    const size_t column = 1 + std::count_if(last_line.begin(), last_line.end(), begins_character);
-    return Status(ACL_ERROR_PARSE_FILE, text(line, ":", column, ": ", reason_));
-  }
+  Status failure() const { return Status(ACL_ERROR_PARSE_FILE, located(reason_)); }
 
  private:
   bool fail(const char* reason) {
     reason_ = reason;
     return false;
+  }
+
+  // The reason with the present place.
+  std::string located(const char* reason) const {
+    const std::string_view before = document_.substr(0, next_);
+    const size_t line = 1 + std::count(before.begin(), before.end(), '\n');
+    const std::string_view last_line = before.substr(before.rfind('\n') + 1);
+    const auto begins_character = [](char c) { return (c & 0xC0) != 0x80; };
+    const size_t column = 1 + std::count_if(last_line.begin(), last_line.end(), begins_character);
+    return text(line, ":", column, ": ", reason);
+  }
+
+  // Whether the mistake at this place is accepted.
+  bool accept_mistake(const char* reason) {
+    if (mistakes_ == nullptr) return false;
+    mistakes_->push_back(located(reason));
+    return true;
   }
 
   char peek() const { return next_ < document_.size() ? document_[next_] : '\0'; }
@@ -71,8 +83,30 @@ class Json::Reader {
   }
 
   void skip_space() {
-    const size_t found = document_.find_first_not_of(" \t\r\n", next_);
-    next_ = found == std::string_view::npos ? document_.size() : found;
+    for (;;) {
+      const size_t found = document_.find_first_not_of(" \t\r\n", next_);
+      next_ = found == std::string_view::npos ? document_.size() : found;
+      const bool is_comment = peek() == '#' || document_.substr(next_).starts_with("//");
+      if (!is_comment || !accept_mistake("there is a comment")) return;
+      next_ = std::min(document_.find('\n', next_), document_.size());
+    }
+  }
+
+  // After a value in an object or array: whether another one follows.
+  bool more_follows(char end) {
+    skip_space();
+    if (accept(',')) {
+      skip_space();
+      return peek() != end || !accept_mistake("there is a comma before the end");
+    }
+    const bool begins_value = peek() == '"' || (end == ']' && (peek() == '{' || peek() == '['));
+    return begins_value && accept_mistake("',' is missing");
+  }
+
+  bool accept_end(char end, const char* reason) {
+    if (accept(end)) return true;
+    if (next_ == document_.size() && accept_mistake(end == '}' ? "'}' is missing" : "']' is missing")) return true;
+    return fail(reason);
   }
 
   bool read_value(Json& out, int level) {
@@ -116,9 +150,8 @@ class Json::Reader {
       if (!accept(':')) return fail("expected ':' after the name");
       skip_space();
       if (!read_value(out.object_[std::move(name)], level + 1)) return false;
-      skip_space();
-    } while (accept(','));
-    return accept('}') || fail("expected ',' or '}'");
+    } while (more_follows('}'));
+    return accept_end('}', "expected ',' or '}'");
   }
 
   bool read_array(Json& out, int level) {
@@ -130,9 +163,8 @@ class Json::Reader {
     do {
       skip_space();
       if (!read_value(out.array_.emplace_back(), level + 1)) return false;
-      skip_space();
-    } while (accept(','));
-    return accept(']') || fail("expected ',' or ']'");
+    } while (more_follows(']'));
+    return accept_end(']', "expected ',' or ']'");
   }
 
   bool read_string(std::string& out) {
@@ -216,12 +248,20 @@ class Json::Reader {
   }
 
   const std::string_view document_;
+  std::vector<std::string>* const mistakes_;
   size_t next_ = 0;
   const char* reason_ = "";
 };
 
 Result<Json> Json::parse(std::string_view document) {
   Reader reader(document);
+  Result<Json> result{Json()};
+  if (!reader.read_document(result.value())) return reader.failure();
+  return result;
+}
+
+Result<Json> Json::parse_leniently(std::string_view document, std::vector<std::string>& mistakes) {
+  Reader reader(document, &mistakes);
   Result<Json> result{Json()};
   if (!reader.read_document(result.value())) return reader.failure();
   return result;

@@ -1,4 +1,4 @@
-// A strict reader of JSON (RFC 8259), for configuration files.
+// A reader of JSON (RFC 8259), for configuration files.
 //
 //   Result<Json> config = Json::parse(content);
 //   if (!config.ok()) return config.take_status();           // "3:14: expected ':' after the name"
@@ -29,6 +29,9 @@ class Json {
 
   // ACL_ERROR_PARSE_FILE with "line:column: reason" if `document` is not one JSON value.
   static Result<Json> parse(std::string_view document);
+  // The same, but accepts comments (from # or // to the end of the line), missing and additional commas, and missing brackets at
+  // the end. `mistakes` gets a line for each: "line:column: reason".
+  static Result<Json> parse_leniently(std::string_view document, std::vector<std::string>& mistakes);
 
   Kind kind() const { return kind_; }
   const bool* boolean() const { return kind_ == Kind::kBoolean ? &boolean_ : nullptr; }

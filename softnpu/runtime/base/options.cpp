@@ -171,13 +171,18 @@ constexpr std::array kSettings = {
             [](std::string_view value, Options& o) { return parse_memory_check(value, o.memory_check); },
             [](const Options&) { return std::string("none"); }},
     Setting{{"SOFTNPU_FAULTS", "rules separated by commas, such as malloc:3 or launch:every 7:507015; see checks.md", "none",
-             "allocations, tasks and copies fail or start late on purpose, from the start of the program"},
+             "allocations, tasks and copies fail, start late or give wrong values on purpose, from the start of the program"},
             [](std::string_view value, Options& o) {
               if (value != kFaultsOff && !parse_fault_rules(value).ok()) return false;
               o.faults = value;
               return true;
             },
             [](const Options&) { return std::string("none"); }},
+    Setting{{"SOFTNPU_DUMP_MEMORY", "bytes, or a number with suffix K, M, G or T; from 16M to 1T", "256M",
+             "the most host memory for tensors of an operator dump that are not in their files yet; then streams wait. Tensors of "
+             "one operator that need more go through a temporary file in the folder of the dump"},
+            [](std::string_view value, Options& o) { return parse_bytes(value, kTiB, o.dump_memory); },
+            [](const Options& o) { return show_bytes(o.dump_memory); }},
     Setting{{"SOFTNPU_FAULT_REPORT", "0 or 1", "1",
              "1: a line on stderr explains a SIGSEGV or SIGBUS that device memory causes; the usual handling follows"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.fault_report); },

@@ -46,7 +46,8 @@ struct Options {
   uint64_t shuffle_seed = 0;
   MemoryCheck memory_check;
   RaceCheck race_check = RaceCheck::kOff;
-  std::string faults;  // rules of checks/faults.h; empty: none
+  uint64_t dump_memory = uint64_t{256} << 20;  // most data of dumps on its way to the disk
+  std::string faults;                          // rules of checks/faults.h; empty: none
   bool fault_report = true;
   std::string ledger_dir = "/dev/shm";
   LogLevel log_level = LogLevel::kError;

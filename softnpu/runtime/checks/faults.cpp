@@ -11,6 +11,7 @@
 
 #include "runtime/base/message.h"
 #include "runtime/base/options.h"
+#include "runtime/checks/wrong_value.h"
 
 namespace softnpu {
 
@@ -18,9 +19,10 @@ namespace softnpu {
 struct FaultVerdict {
   aclError code = ACL_SUCCESS;
   std::chrono::microseconds delay{0};
-  std::string rule;  // the rule that set the code
+  bool is_wrong = false;  // one element of an output gets another value
+  std::string rule;       // the rule that set the code
 
-  bool changes_something() const { return code != ACL_SUCCESS || delay.count() > 0; }
+  bool changes_something() const { return code != ACL_SUCCESS || delay.count() > 0 || is_wrong; }
   std::string message() const { return text("a fault was injected by the rule '", rule, "'"); }
 };
 
@@ -32,6 +34,7 @@ using Clock = std::chrono::steady_clock;
 struct Plan {
   std::mutex mutex;  // guards the following
   std::vector<FaultRule> rules;
+  std::vector<uint64_t> launches;  // for each rule: those of its operator, if it is about a wrong value
   std::array<uint64_t, kFaultPoints> calls{};
   uint64_t tasks = 0;
   uint64_t injected = 0;
@@ -45,31 +48,37 @@ Plan& plan() {
   return *instance;
 }
 
-// Counts a call. `stream` is -1 for a call without a stream. Call it with plan.mutex held.
-FaultVerdict judge(Plan& plan, FaultPoint point, int32_t stream) {
+// Counts a call. `stream` is -1 for a call without a stream. `name` is that of an operator, else null. Call it with plan.mutex
+// held.
+FaultVerdict judge(Plan& plan, FaultPoint point, int32_t stream, const char* name) {
   FaultVerdict verdict;
   const uint64_t call = ++plan.calls[size_t(point)];
   const bool is_task = stream >= 0;
   if (is_task) ++plan.tasks;
-  for (const FaultRule& rule : plan.rules) {
-    if (!rule.point) {
+  for (size_t i = 0; i < plan.rules.size(); ++i) {
+    const FaultRule& rule = plan.rules[i];
+    if (!rule.wrong.empty()) {
+      if (name != nullptr && names_operator(rule.wrong, name)) verdict.is_wrong |= rule.when.holds(++plan.launches[i], stream);
+    } else if (!rule.point) {
       if (is_task && rule.when.holds(plan.tasks, stream)) verdict.delay = std::max(verdict.delay, rule.delay);
     } else if (*rule.point == point && verdict.code == ACL_SUCCESS && rule.when.holds(call, stream)) {
       verdict.code = rule.code;
       verdict.rule = rule.name;
     }
   }
-  if (verdict.code != ACL_SUCCESS) ++plan.injected;
+  if (verdict.code != ACL_SUCCESS || verdict.is_wrong) ++plan.injected;
   if (verdict.delay.count() > 0) ++plan.delayed;
   return verdict;
 }
 
 }  // namespace
 
-// The original task and the effect of the rules on it.
+// The original task and what is changed.
 struct AlteredTask::State {
   const SoftnpuTaskKind* kind;
   FaultVerdict verdict;
+  SoftnpuOperatorDescriber describe;
+  std::unique_ptr<DumpedCall> dump;
   std::optional<Clock::time_point> due{};  // set when the task comes to the front of its stream
   alignas(16) unsigned char payload[SOFTNPU_TASK_PAYLOAD];
 };
@@ -80,9 +89,16 @@ AlteredTask::State& altered(const void* payload) { return **static_cast<AlteredT
 
 aclError run_altered(void* payload, char* message) {
   AlteredTask::State& task = altered(payload);
-  if (task.verdict.code == ACL_SUCCESS) return task.kind->run(task.payload, message);
-  write_message(message, task.verdict.message());
-  return task.verdict.code;
+  if (task.verdict.code != ACL_SUCCESS) {
+    write_message(message, task.verdict.message());
+    return task.verdict.code;
+  }
+  if (task.dump != nullptr) task.dump->before(task.describe, task.payload);
+  const aclError code = task.kind->run(task.payload, message);
+  if (code != ACL_SUCCESS) return code;
+  if (task.verdict.is_wrong) make_wrong(task.describe, task.payload);
+  if (task.dump != nullptr) task.dump->after(task.describe, task.payload);
+  return ACL_SUCCESS;
 }
 
 void release_altered(void* payload) {
@@ -129,17 +145,18 @@ Status Faults::set(std::string_view rules) {
     const std::lock_guard guard(plan.mutex);
     plan.rules.clear();
     plan.was_set = true;
-    on_.store(false, std::memory_order_relaxed);
+    set_submit_hook(kFaultHook, false);
     return {};
   }
   Result<std::vector<FaultRule>> parsed = parse_fault_rules(rules);
   if (!parsed.ok()) return parsed.take_status();
   const std::lock_guard guard(plan.mutex);
   plan.rules = std::move(parsed.value());
+  plan.launches.assign(plan.rules.size(), 0);
   plan.calls = {};
   plan.tasks = plan.injected = plan.delayed = 0;
   plan.was_set = true;
-  on_.store(true, std::memory_order_relaxed);
+  set_submit_hook(kFaultHook, true);
   return {};
 }
 
@@ -166,18 +183,20 @@ std::string Faults::counts() {
 Status Faults::count_call(FaultPoint point) {
   Plan& plan = softnpu::plan();
   const std::lock_guard guard(plan.mutex);
-  if (!on_.load(std::memory_order_relaxed)) return {};
-  const FaultVerdict verdict = judge(plan, point, /*stream=*/-1);
+  if (!are_on()) return {};
+  const FaultVerdict verdict = judge(plan, point, /*stream=*/-1, /*name=*/nullptr);
   return verdict.code == ACL_SUCCESS ? Status() : Status(verdict.code, verdict.message());
 }
 
-AlteredTask Faults::at_task(FaultPoint point, int32_t stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes) {
+AlteredTask Faults::at_task(FaultPoint point, int32_t stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
+                            SoftnpuOperatorDescriber describe, std::unique_ptr<DumpedCall> dump) {
   Plan& plan = softnpu::plan();
   const std::lock_guard guard(plan.mutex);
-  if (!are_on()) return {};
-  FaultVerdict verdict = judge(plan, point, stream);
-  if (!verdict.changes_something()) return {};
-  std::unique_ptr<AlteredTask::State> state(new AlteredTask::State{.kind = &kind, .verdict = std::move(verdict), .payload = {}});
+  FaultVerdict verdict;
+  if (are_on()) verdict = judge(plan, point, stream, describe != nullptr ? kind.name : nullptr);
+  if (!verdict.changes_something() && dump == nullptr) return {};
+  std::unique_ptr<AlteredTask::State> state(new AlteredTask::State{
+      .kind = &kind, .verdict = std::move(verdict), .describe = describe, .dump = std::move(dump), .payload = {}});
   std::memcpy(state->payload, payload, bytes);
   return {altered_kind(plan, kind), std::move(state)};
 }

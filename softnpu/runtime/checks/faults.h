@@ -1,4 +1,5 @@
-// Fault injection: makes calls fail or start late where rules ask for it, so that a program's error handling can be tested.
+// Fault injection: makes calls fail, start late or compute a wrong value where rules ask for it, so that a program's error
+// handling and the tools that look for errors can be tested. Dumps (dump/call.h) change tasks in the same way.
 //
 //   Faults::set("malloc:3,launch:7:507015");   // the third device allocation and the seventh task from now fail
 //   Faults::set("count");                      // nothing fails, everything is counted
@@ -9,17 +10,20 @@
 // counted one after another, each once.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "runtime/base/fault_rules.h"
+#include "runtime/base/submit_hooks.h"
 #include "runtime/driver.h"
+#include "runtime/dump/call.h"
+#include "runtime/operators.h"
 
 namespace softnpu {
 
-// The task to submit in place of another one, if a rule applies to it. Its kind has the name and flags of the original kind.
+// The task to submit in place of another one, if a rule applies to it or it is dumped. Its kind has the name and flags of the
+// original kind.
 class AlteredTask {
  public:
   struct State;
@@ -57,7 +61,7 @@ class Faults {
   // injected: failures; delayed: delays.
   static std::string counts();
 
-  static bool are_on() { return on_.load(std::memory_order_relaxed); }
+  static bool are_on() { return submit_hooks.load(std::memory_order_relaxed) & kFaultHook; }
 
   // Counts a call that does its work before it returns. Fails where a rule applies.
   static Status at_call(FaultPoint point) {
@@ -66,13 +70,13 @@ class Faults {
     return count_call(point);
   }
 
-  // Counts a task that is about to be submitted to the stream of that number. Use submit_with_faults() of the stream room.
-  static AlteredTask at_task(FaultPoint point, int32_t stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes);
+  // Counts a task that is about to be submitted to the stream of that number. `describe` lists the tensors of an operator; null
+  // for other tasks. `dump` is null if it is not dumped. Use submit_with_faults() of the stream room.
+  static AlteredTask at_task(FaultPoint point, int32_t stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
+                             SoftnpuOperatorDescriber describe, std::unique_ptr<DumpedCall> dump);
 
  private:
   static Status count_call(FaultPoint point);
-
-  static inline constinit std::atomic<bool> on_{false};
 };
 
 }  // namespace softnpu

@@ -3,8 +3,6 @@
 #include <pthread.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/options.h"
 #include "runtime/checks/faults.h"
+#include "runtime/dump/dumps.h"
 #include "runtime/engine/cpu_engine.h"
 #include "runtime/memory/ledger.h"
 #include "runtime/stream/callback.h"
@@ -129,16 +128,26 @@ Status Process::not_ready() {
 }
 
 Status Process::read_config(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {ACL_ERROR_INVALID_FILE, text("the configuration file '", path, "' cannot be read")};
-  const std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (content.find_first_not_of(" \t\r\n") == std::string::npos) return {};
-  Result<Json> parsed = Json::parse(content);
-  if (!parsed.ok())
-    return {ACL_ERROR_PARSE_FILE, text("the configuration file '", path, "' is not JSON: ", parsed.take_status().message())};
+  Result<std::string> content = read_whole(path);
+  if (!content.ok()) return content.take_status();
+  if (content.value().find_first_not_of(" \t\r\n") == std::string::npos) return {};
+  // A file with a dump may be one of the documents' examples, which have mistakes.
+  const bool has_dump = content.value().find("\"dump_path\"") != std::string::npos;
+  Result<Json> parsed = parse_config(content.value(), path, /*lenient=*/has_dump);
+  if (!parsed.ok()) return parsed.take_status();
   if (!parsed.value().object())
     return {ACL_ERROR_PARSE_FILE, text("the configuration file '", path, "' must hold a JSON object")};
-  const Json* mode = parsed.value().find("err_msg_mode");
+  SOFTNPU_RETURN_IF_ERROR(read_error_mode(parsed.value(), path));
+  // Without a path, "dump" is about other dumps, such as those of exceptions.
+  const Json* dump = parsed.value().find("dump");
+  if (dump == nullptr || dump->find("dump_path") == nullptr) return {};
+  Result<DumpConfig> config = parse_dump_config(*dump, path);
+  if (!config.ok()) return config.take_status();
+  return Dumps::start(std::move(config.value()));
+}
+
+Status Process::read_error_mode(const Json& config, const char* path) {
+  const Json* mode = config.find("err_msg_mode");
   if (mode == nullptr) return {};
   const std::string* value = mode->string();
   if (value == nullptr || (*value != "0" && *value != "1")) {
@@ -208,6 +217,7 @@ void Process::finalise_locked() {
     event->close();
     event_pool().give_back(*event);
   });
+  Dumps::end();
   Reports::instance().clear();
   set_exception_callback(nullptr);
   shares_recent_error_.store(false, std::memory_order_relaxed);
@@ -220,6 +230,7 @@ void Process::stop_at_exit() {
   stream_pool().for_each_slot([](Stream& stream) { stream.queue().wake_for_exit(); });
   Reports::instance().wake_for_exit();
   wait_a_while_for([] { return !any_task_runs(); });
+  Dumps::finish_files();
 }
 
 }  // namespace softnpu

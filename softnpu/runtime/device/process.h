@@ -60,6 +60,7 @@ class Process {
   enum class State { kNotInitialised, kReady, kFinalised, kForkedChild };
   static Status not_ready();
   static Status read_config(const char* path);
+  static Status read_error_mode(const class Json& config, const char* path);
   static void install_handlers_once();
   static void finalise_locked();
   static void stop_at_exit();

@@ -7,6 +7,7 @@
 
 #include "runtime/checks/races.h"
 #include "runtime/device/device.h"
+#include "runtime/dump/tensors.h"
 #include "runtime/stream/context.h"
 #include "runtime/stream/submit_with_faults.h"
 
@@ -50,6 +51,12 @@ struct Graph::Replayed {
     const std::lock_guard guard(node.lock);
     node.task->kind().visit(node.task->payload(), visitor, context);
   }
+  static void describe(const void* payload, SoftnpuTensorVisitor visitor, void* context) {
+    const SoftnpuOperatorDescriber describe = operator_describer();
+    Node& node = node_of(payload);
+    const std::lock_guard guard(node.lock);
+    if (describe != nullptr) describe(node.task->payload(), visitor, context);
+  }
 };
 
 // Streams that graphs used for their lanes and that the next graph reuses. They are not closed when a graph is destroyed, because
@@ -87,6 +94,12 @@ class Graph::SpareLanes {
   std::mutex mutex_;
   std::vector<Lane> lanes_;  // guarded by mutex_
 };
+
+Graph::Graph(Device& device)
+    : device_(&device), number_([] {
+        static constinit std::atomic<uint64_t> graphs{0};
+        return graphs.fetch_add(1, std::memory_order_relaxed) + 1;
+      }()) {}
 
 void Graph::Release::operator()(Graph* graph) const {
   if (graph->owners_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete graph;
@@ -174,8 +187,8 @@ Status Graph::queue_tasks(Stream& target) {
     Ref reference = share();
     const Replayed payload{this, &node};
     QueueMark mark{&stream.queue(), 0};
-    SOFTNPU_RETURN_IF_ERROR(
-        submit_with_faults(FaultPoint::kLaunch, stream, *node.replay_kind, &payload, sizeof payload, node.cost(), &mark.ticket));
+    SOFTNPU_RETURN_IF_ERROR(submit_with_faults(FaultPoint::kLaunch, stream, *node.replay_kind, &payload, sizeof payload,
+                                               node.cost(), &mark.ticket, {Replayed::describe, number_, replay_count_}));
     static_cast<void>(reference.release());
     marks.push_back(mark);
     newest[node.lane] = marks.back();
@@ -195,6 +208,7 @@ Status Graph::execute(Stream& target) {
   const QueueMark begin{&target.queue(), target.queue().submitted()};
   for (const Lane& lane : extra_lanes_) SOFTNPU_RETURN_IF_ERROR(lane->wait_for(begin));
   Status status = queue_tasks(target);
+  ++replay_count_;
   for (const Lane& lane : extra_lanes_) {
     Status joined = target.wait_for({&lane->queue(), lane->queue().submitted()});
     if (status.ok()) status = std::move(joined);
@@ -232,13 +246,34 @@ std::string Graph::describe() const {
   return lines;
 }
 
-std::string Graph::describe_as_json() const {
+std::string Graph::tensors_as_json(Node& node) {
+  const SoftnpuOperatorDescriber describe = operator_describer();
+  if (describe == nullptr || !(node.replay_kind->flags & SOFTNPU_TASK_OPERATOR)) return "[]";
+  std::string tensors;
+  const std::lock_guard guard(node.lock);
+  for_each_tensor(describe, node.task->payload(), [&](const SoftnpuOperatorTensor& tensor) {
+    const bool is_read = tensor.flags & SOFTNPU_TENSOR_READ;
+    const char* const role = !(tensor.flags & SOFTNPU_TENSOR_WRITTEN) ? "input" : is_read ? "input and output" : "output";
+    const auto numbers = [&](const int64_t* values) {
+      std::string list;
+      for (int32_t i = 0; i < tensor.ndim; ++i) list += text(i == 0 ? "" : ", ", values[i]);
+      return list;
+    };
+    tensors += text(tensors.empty() ? "" : ", ", "{\"role\": \"", role, "\", \"dtype\": \"", dtype_name(tensor.dtype),
+                    "\", \"format\": ", tensor.format, ", \"shape\": [", numbers(tensor.sizes), "], \"strides\": [",
+                    numbers(tensor.strides), "]}");
+  });
+  return text("[", tensors, "]");
+}
+
+std::string Graph::describe_as_json(bool with_tensors) {
   std::string tasks;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     std::string after;
     for (const uint32_t number : nodes_[i].after) after += text(after.empty() ? "" : ", ", number);
     tasks += text(i == 0 ? "\n" : ",\n", "    {\"id\": ", i, ", \"name\": \"", nodes_[i].replay_kind->name,
-                  "\", \"stream\": ", nodes_[i].lane, ", \"after\": [", after, "]}");
+                  "\", \"stream\": ", nodes_[i].lane, ", \"after\": [", after, "]",
+                  with_tensors ? text(", \"tensors\": ", tensors_as_json(nodes_[i])) : std::string(), "}");
   }
   return text("{\n  \"device\": ", device_->number(), ",\n  \"streams\": ", lane_count_, ",\n  \"tasks\": [", tasks,
               "\n  ]\n}\n");

@@ -73,7 +73,7 @@ class Graph {
 
   // The tasks, one per line or as JSON.
   std::string describe() const;
-  std::string describe_as_json() const;
+  std::string describe_as_json(bool with_tensors);
 
  private:
   struct Node {
@@ -93,14 +93,16 @@ class Graph {
   using Lane = softnpu::Ref<Stream>;
   class SpareLanes;
 
-  explicit Graph(Device& device) : device_(&device) {}
+  explicit Graph(Device& device);
   ~Graph();
   static const SoftnpuTaskKind& replay_kind(const SoftnpuTaskKind& kind);
+  static std::string tensors_as_json(Node& node);
   void place_tasks();
   Status prepare_lanes(Stream& target);
   Status queue_tasks(Stream& target);
 
   Device* const device_;
+  const uint64_t number_;  // from 1, unique in the process
   std::atomic<int> owners_{1};
   std::deque<Node> nodes_;
   uint32_t lane_count_ = 1;
@@ -109,6 +111,7 @@ class Graph {
   uint32_t place_count_ = 0;       // 0 before the first replay
   std::vector<Lane> extra_lanes_;  // streams of the places 1 and up
   QueueMark last_replay_{};        // the end of the last replay
+  uint64_t replay_count_ = 0;
 };
 
 // The object behind the handle aclmdlRI.

@@ -1,9 +1,9 @@
-// Stream::submit() under the rules of SOFTNPU_FAULTS (checks/faults.h).
+// Stream::submit() under the rules of SOFTNPU_FAULTS (checks/faults.h) and under a dump (dump/dumps.h).
 //
 //   SOFTNPU_RETURN_IF_ERROR(submit_with_faults(FaultPoint::kLaunch, stream, kind, &payload, sizeof payload, cost));
 //
-// Where a rule applies, the task fails or starts late when the stream reaches it, under its own name, and is released as usual.
-// While no rule is set, the call costs one relaxed load more than Stream::submit().
+// Where a rule applies, the task fails, starts late or computes a wrong value when the stream reaches it, under its own name, and
+// is released as usual. While there is no rule and no dump, the call costs one relaxed load more than Stream::submit().
 #pragma once
 
 #include "runtime/checks/faults.h"
@@ -11,17 +11,24 @@
 
 namespace softnpu {
 
+// A task of a replay.
+struct ReplayedTask {
+  SoftnpuOperatorDescriber describe = nullptr;  // of the payload of the replay
+  uint64_t graph = 0;                           // its number; 0 outside of replays
+  uint64_t replay = 0;
+};
+
 namespace internal {
 Status submit_counted(FaultPoint point, Stream& stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
-                      uint64_t cost, Ticket* ticket);
+                      uint64_t cost, Ticket* ticket, const ReplayedTask& replayed);
 }  // namespace internal
 
 // `ticket` may be null; otherwise it receives the ticket of the task, unless the task was recorded for a graph.
 inline Status submit_with_faults(FaultPoint point, Stream& stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
-                                 uint64_t cost, Ticket* ticket = nullptr) {
-  if (!Faults::are_on()) [[likely]]
+                                 uint64_t cost, Ticket* ticket = nullptr, const ReplayedTask& replayed = {}) {
+  if (submit_hooks.load(std::memory_order_relaxed) == 0) [[likely]]
     return ticket == nullptr ? stream.submit(kind, payload, bytes, cost) : stream.submit(kind, payload, bytes, cost, *ticket);
-  return internal::submit_counted(point, stream, kind, payload, bytes, cost, ticket);
+  return internal::submit_counted(point, stream, kind, payload, bytes, cost, ticket, replayed);
 }
 
 }  // namespace softnpu

@@ -100,6 +100,25 @@ TEST(Json, OnlyTheStandardIsAccepted) {
   mistake(std::string_view("1\0", 2));
 }
 
+TEST(Json, LenientReaderAcceptsAndNamesMistakes) {
+  const auto read = [](std::string_view document, std::vector<std::string>& mistakes) {
+    return Json::parse_leniently(document, mistakes);
+  };
+  std::vector<std::string> mistakes;
+  const Result<Json> sample = read("{\"a\": [1]# why\n\"b\": [\"x\" \"y\",] // end\n \"c\": {\"d\": 2", mistakes);
+  ASSERT_TRUE(sample.ok());
+  EXPECT_EQ(sample.value().find("b")->array()->size(), 2U);
+  EXPECT_EQ(sample.value().find("c")->find("d")->integer(), 2);
+  EXPECT_EQ(mistakes, (std::vector<std::string>{"1:10: there is a comment", "2:1: ',' is missing", "2:11: ',' is missing",
+                                                "2:15: there is a comma before the end", "2:17: there is a comment",
+                                                "3:2: ',' is missing", "3:14: '}' is missing", "3:14: '}' is missing"}));
+  mistakes.clear();
+  EXPECT_TRUE(read("{\"a\": 1}", mistakes).ok());
+  EXPECT_TRUE(mistakes.empty());
+  for (const char* document : {"", "{\"a\" 1}", "{a: 1}", "{\"a\": }", "[1 2]", "{}}", "{\"a\": \"b", "# only a comment"})
+    EXPECT_FALSE(read(document, mistakes).ok()) << document;
+}
+
 TEST(Json, NestingIsLimited) {
   const auto nested = [](int levels) { return std::string(levels, '[') + std::string(levels, ']'); };
   parsed(nested(64));

@@ -1,0 +1,26 @@
+// The features that change tasks when they are submitted, in one word, so that a submission pays one branch for all of them.
+//
+//   if (submit_hooks.load(std::memory_order_relaxed) == 0) [[likely]] ...
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace softnpu {
+
+enum : uint32_t {
+  kFaultHook = 1,  // checks/faults.h has rules
+  kDumpHook = 2    // operators are dumped (dump/dumps.h)
+};
+
+inline constinit std::atomic<uint32_t> submit_hooks{0};
+
+inline void set_submit_hook(uint32_t hook, bool is_on) {
+  if (is_on) {
+    submit_hooks.fetch_or(hook, std::memory_order_relaxed);
+  } else {
+    submit_hooks.fetch_and(~hook, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace softnpu

@@ -1,0 +1,47 @@
+/* The tensors of operators, for dumps (runtime/dump/) and for the fault rule `wrong` (runtime/checks/faults.h).
+ *
+ *   softnpuDescribeOperators(describe);      // once, by the library whose task kinds have the flag SOFTNPU_TASK_OPERATOR
+ *
+ * The runtime calls `describe` with the payload of such a task, on the thread that runs it: before it runs and after it
+ * succeeded.
+ */
+#ifndef SOFTNPU_RUNTIME_OPERATORS_H_
+#define SOFTNPU_RUNTIME_OPERATORS_H_
+
+#include <stdint.h>
+
+#include "runtime/driver.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+  SOFTNPU_TENSOR_READ = 1,   /* the operator reads the values that the tensor has before */
+  SOFTNPU_TENSOR_WRITTEN = 2 /* an operator may read and write the same tensor */
+};
+
+typedef struct SoftnpuOperatorTensor {
+  void* data; /* kernel address of the first element; may be null for a tensor without elements */
+  const int64_t* sizes;
+  const int64_t* strides; /* in elements, never negative */
+  int32_t ndim;
+  int32_t dtype;  /* an aclDataType */
+  int32_t format; /* an aclFormat */
+  uint32_t bytes; /* of one element */
+  uint32_t flags; /* SOFTNPU_TENSOR_* */
+} SoftnpuOperatorTensor;
+
+typedef void (*SoftnpuTensorVisitor)(void* context, const SoftnpuOperatorTensor* tensor);
+
+/* Calls `visitor` with each tensor, in the order of the parameters. After the task has run, an output whose shape the kernel
+ * decides has that shape. */
+typedef void (*SoftnpuOperatorDescriber)(const void* payload, SoftnpuTensorVisitor visitor, void* context);
+
+__attribute__((visibility("default"))) void softnpuDescribeOperators(SoftnpuOperatorDescriber describe);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SOFTNPU_RUNTIME_OPERATORS_H_ */
