@@ -4,12 +4,46 @@
 #include "acl/acl_rt.h"
 #include "ops/calls/executor.h"
 #include "ops/checks/chip_limits.h"
+#include "runtime/profiler.h"
+
+#pragma weak softnpuProfiler
 
 namespace softnpu::ops {
 namespace {
 
 // The cost of an element of a heavy kernel, in elements of an elementwise kernel.
 constexpr uint64_t kHeavyCost = 4;
+
+const SoftnpuProfiler* profiler() {
+  static const SoftnpuProfiler* const found = softnpuProfiler == nullptr ? nullptr : softnpuProfiler(SOFTNPU_PROFILER_VERSION);
+  return found;
+}
+
+// Whether a profile or the log wants the tensors of operators.
+bool records_tensors() {
+  const SoftnpuProfiler* const found = profiler();
+  constexpr uint32_t kWanted = SOFTNPU_RECORD_TENSORS | SOFTNPU_LOG_SIGNATURES;
+  return found != nullptr && (__atomic_load_n(found->on, __ATOMIC_RELAXED) & kWanted) != 0;
+}
+
+// Describes the tensors of the task that this thread launches next.
+void record_tensors(const Executor& executor) {
+  constexpr int64_t kWritten = int64_t{1} << 40;
+  c10::SmallVector<int64_t, 64> words;
+  for_each_view(executor, [&](const ParameterInfo& parameter, uint32_t number) {
+    const TensorView& view = executor.views[number];
+    if (view.dtype == ACL_DT_UNDEFINED) return;
+    const int32_t given = executor.places[number].format;
+    const int64_t format = given >= 0 ? given : ACL_FORMAT_ND;
+    words.push_back(int64_t(view.ndim) | int64_t(view.dtype) << 8 | format << 24 | (parameter.written ? kWritten : 0));
+    words.append(view.sizes, view.sizes + view.ndim);
+  });
+  const uint32_t on = __atomic_load_n(profiler()->on, __ATOMIC_RELAXED);
+  if (on & SOFTNPU_RECORD_TENSORS) profiler()->describe_next(0, 0, words.data(), uint32_t(words.size()));
+  if (on & SOFTNPU_LOG_SIGNATURES) {
+    profiler()->signature(executor.operation->task.name, words.data(), uint32_t(words.size()));
+  }
+}
 
 struct Recycle {
   void operator()(Executor* executor) const { recycle(executor); }
@@ -96,6 +130,8 @@ aclnnStatus launch(const Operation& operation, aclOpExecutor* handle, aclrtStrea
     task->owners.store(operation.sync ? 2 : 1, std::memory_order_relaxed);
     const uint64_t cost = operation.heavy ? kHeavyCost * task->cost : task->cost;
     Executor* const payload = task.get();
+    if (records_tensors()) [[unlikely]]
+      record_tensors(*payload);
     const aclError code = driver()->launch(stream, &operation.task, &payload, sizeof payload, cost);
     if (code != ACL_SUCCESS) return code;
     (void)task.release();  // release_task() recycles it

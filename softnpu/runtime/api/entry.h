@@ -14,6 +14,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/device/process.h"
+#include "runtime/profile/recorder.h"
 #include "runtime/stream/capture.h"
 #include "runtime/stream/context.h"
 #include "runtime/stream/event.h"
@@ -47,6 +48,7 @@ aclError refuse(const char* function);
 // Runs `body` and converts its Status. Exceptions become failures, since none may pass the C interface.
 template <typename Body>
 aclError guarded(const char* function, Body body) {
+  const CallRecord call(function);
   try {
     return finish(function, body());
   } catch (const std::bad_alloc&) {

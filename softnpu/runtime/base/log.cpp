@@ -192,6 +192,10 @@ void warn(std::string_view message) {
 
 void app_log(LogLevel level, const LogOrigin& origin, std::string_view message) { write_line(level, "APP", origin, message); }
 
+void acl_log(LogLevel level, const LogOrigin& origin, std::string_view message) {
+  write_line(level, "ASCENDCL", origin, message);
+}
+
 void log_event(const LogOrigin& origin, std::string_view message) {
   if (!options().log_events || options().log_level == LogLevel::kNone) return;
   write_to_log("EVENT", "RUNTIME", origin, message);

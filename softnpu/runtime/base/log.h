@@ -46,6 +46,9 @@ void warn(std::string_view message);
 // Writes a line of the client under the module name APP (aclAppLog).
 void app_log(LogLevel level, const LogOrigin& origin, std::string_view message);
 
+// Writes a line under the module name ASCENDCL.
+void acl_log(LogLevel level, const LogOrigin& origin, std::string_view message);
+
 }  // namespace softnpu
 
 // Formats its arguments as text() does. They are evaluated only if the level is enabled.

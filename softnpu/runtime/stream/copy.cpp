@@ -10,6 +10,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/memory/heaps.h"
 #include "runtime/memory/host_memory.h"
+#include "runtime/profile/recorder.h"
 #include "runtime/stream/capture.h"
 #include "runtime/stream/host_probe.h"
 #include "runtime/stream/submit_with_faults.h"
@@ -94,6 +95,32 @@ constexpr SoftnpuTaskKind kFillKind = {.name = "aclrtMemsetAsync",
                                              const auto& task = *static_cast<const FillTask*>(payload);
                                              visitor(context, task.destination, task.bytes, SOFTNPU_ACCESS_WRITES);
                                            }};
+
+uint32_t direction_of(const CheckedCopy& copy) {
+  if (copy.destination.is_device()) return copy.source.is_device() ? SOFTNPU_COPY_ON_DEVICE : SOFTNPU_COPY_TO_DEVICE;
+  return copy.source.is_device() ? SOFTNPU_COPY_TO_HOST : SOFTNPU_COPY_ON_HOST;
+}
+
+// Records a copy or fill that runs in the call.
+class RecordNow {
+ public:
+  RecordNow(const char* name, int device, size_t bytes, uint32_t direction) {
+    if (!records_tasks()) [[likely]]
+      return;
+    describe_next_task(bytes, direction, nullptr, 0);
+    record_ = begin_task(name, device, SOFTNPU_NO_STREAM, 0);
+    if (record_ != nullptr) record_->start = record_->enqueue;
+  }
+  ~RecordNow() {
+    if (record_ != nullptr) [[unlikely]]
+      end_task(*record_);
+  }
+  RecordNow(const RecordNow&) = delete;
+  RecordNow& operator=(const RecordNow&) = delete;
+
+ private:
+  TaskRecord* record_ = nullptr;
+};
 
 // A recorded task gets no engine queue, because it will run on other streams.
 EngineQueue* queue_for(const Stream& stream) {
@@ -185,6 +212,8 @@ Status copy_now(const CheckedCopy& copy) {
       visit_copy(copy.shape, visitor, context, is_word ? SOFTNPU_ACCESS_ATOMIC : 0);
     }));
   }
+  const int device = copy.destination.is_device() ? copy.destination.device : copy.source.device;
+  const RecordNow record("aclrtMemcpy", device, copy.shape.width * copy.shape.height, direction_of(copy));
   return move_rows(nullptr, copy.shape);
 }
 
@@ -196,6 +225,7 @@ Status fill_now(const Place& destination, uint8_t value, size_t bytes) {
       visitor(context, destination.address, bytes, SOFTNPU_ACCESS_WRITES);
     }));
   }
+  const RecordNow record("aclrtMemset", destination.device, bytes, 0);
   return engine().fill(nullptr, destination.address, value, bytes);
 }
 
@@ -248,6 +278,8 @@ Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stre
   }
   if (waits) SOFTNPU_RETURN_IF_ERROR(check_may_wait());
   const uint64_t cost = task.shape.width / kBytesPerUnitOfCost * task.shape.height;
+  if (records_tasks()) [[unlikely]]
+    describe_next_task(copy.shape.width * copy.shape.height, direction_of(copy), nullptr, 0);
   Ticket ticket = 0;
   SOFTNPU_RETURN_IF_ERROR(submit_with_faults(FaultPoint::kCopy, stream, kCopyKind, &task, sizeof task, cost, &ticket));
   staged.release();
@@ -258,6 +290,8 @@ Status copy_in_order(const CheckedCopy& copy, aclrtMemcpyKind kind, Stream& stre
 }
 
 Status fill_in_order(const Place& destination, uint8_t value, size_t bytes, Stream& stream) {
+  if (records_tasks()) [[unlikely]]
+    describe_next_task(bytes, 0, nullptr, 0);
   const FillTask task{.destination = destination.address, .bytes = bytes, .queue = queue_for(stream), .value = value};
   return submit_with_faults(FaultPoint::kCopy, stream, kFillKind, &task, sizeof task, bytes / kBytesPerUnitOfCost);
 }

@@ -4,6 +4,7 @@
 #include "runtime/checks/races.h"
 #include "runtime/device/device.h"
 #include "runtime/memory/ledger.h"
+#include "runtime/profile/recorder.h"
 #include "runtime/stream/callback.h"
 #include "runtime/stream/capture.h"
 #include "runtime/stream/context.h"
@@ -55,7 +56,10 @@ void Stream::reset_core_limits() {
 
 Status Stream::submit(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost) {
   if (is_recorded.load(std::memory_order_relaxed)) [[unlikely]] {
-    if (std::optional<Status> recorded = captures().record(*this, kind, payload, bytes, cost)) return std::move(*recorded);
+    if (std::optional<Status> recorded = captures().record(*this, kind, payload, bytes, cost)) {
+      if (records_tasks()) forget_description();
+      return std::move(*recorded);
+    }
   }
   if (queue_.has_failed()) [[unlikely]]
     SOFTNPU_RETURN_IF_ERROR(queue_.stop_reason());
@@ -136,6 +140,8 @@ Status Stream::await_abort(Ticket newest, Deadline deadline) {
 }
 
 std::string Stream::place() const { return text("device ", device().number(), ", stream ", id()); }
+
+int32_t Stream::device_number() const { return device().number(); }
 
 rtExceptionInfo Stream::task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) {
   SOFTNPU_LOG(kError, status.message(), " [", kind.name, "]");

@@ -91,6 +91,7 @@ class Stream : public Slot, private TaskQueue::Observer {
 
  private:
   std::string place() const override;
+  int32_t device_number() const override;
   rtExceptionInfo task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) override;
   void running(bool begins) override;
 

@@ -175,19 +175,24 @@ template <typename TakeTicket>
       return status;
     }
   }
+  TaskRecord* record = nullptr;
+  if (records_tasks()) [[unlikely]]
+    record = begin_task(kind.name, observer_->device_number(), number_, ticket);
   if (may_run_here && head_.load(std::memory_order_acquire) == ticket - 1 && is_ready(kind, payload)) {
-    run_inline(kind, payload, ticket);
+    run_inline(kind, payload, ticket, record);
     return {};
   }
   if (!worker_exists_) [[unlikely]] {
     if (Status status = start_worker(); !status.ok()) {
       submit_lock_.unlock();
+      if (record != nullptr) end_task(*record);
       return status;
     }
   }
   Task& task = ring_[(ticket - 1) % kCapacity];
   task.kind = &kind;
   task.cost = cost;
+  task.record = record;
   std::memcpy(task.payload, payload, bytes);
   tail_.store(ticket, std::memory_order_seq_cst);
   submit_lock_.unlock();
@@ -212,15 +217,19 @@ Status TaskQueue::submit(const SoftnpuTaskKind& kind, const void* payload, size_
 }
 
 // The ticket is not published until the task is done, so neither running_ nor a wake-up is needed.
-void TaskQueue::run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket) {
+void TaskQueue::run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket, TaskRecord* record) {
   void* const arguments = const_cast<void*>(payload);
   char message[SOFTNPU_TASK_MESSAGE];
   message[0] = '\0';
   aclError code = ACL_SUCCESS;
   if (!skips(kind, ticket)) {
     const RunningTask running(kind);
+    if (record != nullptr) [[unlikely]]
+      record->start = record->enqueue;
     code = kind.run(arguments, message);
   }
+  if (record != nullptr) [[unlikely]]
+    end_task(*record);
   const auto publish = [&] {
     release(kind, arguments);
     head_.store(ticket, std::memory_order_release);  // before the tail, so that has_pending() stays false
@@ -295,12 +304,16 @@ bool TaskQueue::drain(Runner runner, Ticket target, Deadline deadline, QueueMark
       }
       if (!leaves_time(deadline, kind, task.cost)) return false;
       activity.set(ready);
+      if (task.record != nullptr) [[unlikely]]
+        start_task(*task.record);
       if (ready || await_ready(task, ticket)) {
         run_timed(task, ticket, !deadline.is_never());
       } else if (is_exiting()) {
         return true;  // the task is not ready: it stays pending and does not count as done
       }
     }
+    if (task.record != nullptr) [[unlikely]]
+      end_task(*task.record);
     release(kind, task.payload);
     finish(ticket);
   }

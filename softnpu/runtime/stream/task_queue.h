@@ -36,6 +36,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/ticket.h"
 #include "runtime/driver.h"
+#include "runtime/profile/recorder.h"
 #include "runtime/stream/exception.h"
 
 namespace softnpu {
@@ -61,6 +62,8 @@ class TaskQueue {
    public:
     // The name of the queue in messages, such as "device 0, stream 3".
     virtual std::string place() const = 0;
+    // The number of the device, for records.
+    virtual int32_t device_number() const { return 0; }
     // Called after the failure is noted. Must not use the queue. Returns the information for the client's exception callback,
     // which is called later, without locks.
     virtual rtExceptionInfo task_failed(const SoftnpuTaskKind& kind, Ticket ticket, const Status& status) = 0;
@@ -127,8 +130,8 @@ class TaskQueue {
   Status failure_before(Ticket ticket) const;
   bool has_failed() const { return skip_until_.load(std::memory_order_acquire) == kSkipAll; }
 
-  // Skips all pending tasks; abort_reason() returns `reason` for them. The task that runs now is not interrupted, but a task that
-  // waits to become ready is skipped. Does nothing if life() is not `life`. Returns the newest ticket that was skipped or runs; 0
+  // Skips all pending tasks; abort_reason() returns `reason` for them. The task that runs now is not interrupted, unless it asks for
+  // task_is_aborted(), but a task that waits to become ready is skipped. Does nothing if life() is not `life`. Returns the newest ticket that was skipped or runs; 0
   // if there is none.
   Ticket skip_pending(aclError reason, Ticket life);
   // Skips pending and future tasks until close(). take_failure() returns `reason` every time from now on. Does nothing if life()
@@ -136,6 +139,10 @@ class TaskQueue {
   void stop(const Status& reason, Ticket life);
   // The reason that stop() was given in this life, if it was called.
   Status stop_reason() const;
+  // On the worker: whether skip_pending() was called while the current task runs. The task can return early.
+  bool task_is_aborted() const {
+    return head_.load(std::memory_order_relaxed) < aborted_until_.load(std::memory_order_acquire);
+  }
   // The number of aborts so far.
   uint32_t abort_count() const { return aborts_.load(std::memory_order_acquire); }
   // The reason of the abort after abort_count() was `since` that skipped `ticket`; ACL_SUCCESS if there is none.
@@ -173,6 +180,7 @@ class TaskQueue {
   struct Task {
     const SoftnpuTaskKind* kind;
     uint64_t cost;
+    TaskRecord* record;  // null unless tasks are recorded
     alignas(16) unsigned char payload[SOFTNPU_TASK_PAYLOAD];
   };
   static_assert(sizeof(Task) <= 128);
@@ -211,7 +219,7 @@ class TaskQueue {
   Status submit_task(const SoftnpuTaskKind& kind, const void* payload, size_t bytes, uint64_t cost, TakeTicket take_ticket);
   void stop_running(Runner runner);
   // Runs a cheap task on the submitting thread. The caller holds submit_lock_; this function unlocks it.
-  void run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket);
+  void run_inline(const SoftnpuTaskKind& kind, const void* payload, Ticket ticket, TaskRecord* record);
   // Runs tasks up to `target`. False if this runner may not run the next task, or may not run it before `deadline`. If that task
   // waits for another queue, `blocker` receives the mark.
   bool drain(Runner runner, Ticket target, Deadline deadline, QueueMark* blocker);
@@ -262,6 +270,7 @@ class TaskQueue {
   // Rarely written, often read.
   alignas(64) std::atomic<bool> running_{false};
   std::atomic<Ticket> skip_until_{0};
+  std::atomic<Ticket> aborted_until_{0};  // the newest ticket at the newest abort
   std::atomic<uint32_t> aborts_{0};
   std::atomic<bool> closing_{false};
   std::atomic<bool> in_client_{false};
