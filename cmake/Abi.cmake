@@ -17,11 +17,12 @@ set(ABI_INCLUDE_DIR "${ABI_DIR}/include")
 set(ABI_SOURCE_DIR "${ABI_DIR}/src")
 
 set(abi_headers
-    acl/acl.h acl/acl_base.h acl/acl_rt.h acl/acl_mdl.h acl/error_codes/rt_error_codes.h acl/error_codes/ge_error_codes.h
-    aclnn/acl_meta.h aclnn/aclnn_base.h hccl/hccl_types.h hccl/hccl.h)
+    acl/acl.h acl/acl_base.h acl/acl_rt.h acl/acl_mdl.h acl/acl_prof.h acl/error_codes/rt_error_codes.h
+    acl/error_codes/ge_error_codes.h aclnn/acl_meta.h aclnn/aclnn_base.h hccl/hccl_types.h hccl/hccl.h)
 set(abi_sources
     abi_layout_check.inc abi_layout_check.c abi_layout_check.cpp api.h entries.cpp error_names.h error_names.cpp
-    bad_arguments.inc hccl_api.h hccl_entries.cpp hccl_bad_arguments.inc)
+    bad_arguments.inc hccl_api.h hccl_entries.cpp hccl_bad_arguments.inc prof_api.h
+    prof_entries.cpp prof_forwards.cpp prof_bad_arguments.inc)
 list(TRANSFORM abi_headers PREPEND "${ABI_INCLUDE_DIR}/")
 list(TRANSFORM abi_sources PREPEND "${ABI_SOURCE_DIR}/")
 

@@ -19,7 +19,7 @@ BUILTIN_SIZES = {
 }  # fmt: skip
 STATUS_WORDS = ("works", "refuses")
 FLAG_WORDS = ("anytime", "direct")
-RESULT_OF_LIBRARY = {"ascendcl": "aclError", "hccl": "HcclResult"}  # what generated entry points return
+RESULT_OF_LIBRARY = {"ascendcl": "aclError", "hccl": "HcclResult", "msprofiler": "aclError"}  # what generated entry points return
 
 
 @dataclass

@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 constexpr const char* kRuntime = "libascendcl.so";
 constexpr const char* kOperators = "libopapi.so";
 constexpr const char* kCollectives = "libhccl.so";
+constexpr const char* kProfiling = "libmsprofiler.so";
 constexpr const char* kCustomOperators = "op_api/lib/libcust_opapi.so";
 constexpr const char* kUsualHomes[] = {"/usr/local/Ascend/cann", "/usr/local/Ascend/ascend-toolkit/latest",
                                        "/usr/local/Ascend/latest"};
@@ -125,6 +126,12 @@ class Library {
     return collectives_;
   }
 
+  void* profiling() {
+    const std::lock_guard lock(mutex_);
+    if (profiling_ == nullptr) profiling_ = open_beside(kProfiling);
+    return profiling_;
+  }
+
   void* find_operator(const char* name) {
     const std::lock_guard lock(mutex_);
     if (operators_.empty()) operators_ = load_operators();
@@ -179,6 +186,7 @@ class Library {
   std::mutex mutex_;
   std::vector<void*> operators_;  // loaded at the first find_operator()
   void* collectives_ = nullptr;   // loaded at the first collectives()
+  void* profiling_ = nullptr;     // loaded at the first profiling()
 };
 
 }  // namespace
@@ -200,6 +208,8 @@ std::string package_version(const std::string& package) {
 void* runtime_library() { return Library::get().runtime(); }
 
 void* collective_library() { return Library::get().collectives(); }
+
+void* profiling_library() { return Library::get().profiling(); }
 
 bool has_collective_library() noexcept {
   try {

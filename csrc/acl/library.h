@@ -36,4 +36,8 @@ void* collective_library();
 // Whether there is a libhccl.so beside libascendcl.so. Loads libascendcl.so only. False if there is no device library.
 C10_EXPORT bool has_collective_library() noexcept;
 
+// The dlopen handle of libmsprofiler.so, the profiling library beside libascendcl.so. Loads it at the first call. Throws a
+// c10::Error if there is none.
+void* profiling_library();
+
 }  // namespace torch_npu::acl

@@ -27,8 +27,10 @@ void bind_shared_memory(pybind11::module_& module);
 void bind_stream(pybind11::module_& module);
 void bind_graph(pybind11::module_& module);
 void bind_core_limits(pybind11::module_& module);
+void bind_profiler(pybind11::module_& module);
 void bind_process_group(pybind11::module_& module);
 void bind_overflow(pybind11::module_& module);
+void bind_capture(pybind11::module_& module);
 void bind_runtime_calls(pybind11::module_& module);
 void bind_settings(pybind11::module_& module);
 

@@ -14,6 +14,8 @@ PYBIND11_MODULE(_C, module) {
   torch_npu::bindings::bind_graph(module);
   torch_npu::bindings::bind_core_limits(module);
   torch_npu::bindings::bind_overflow(module);
+  torch_npu::bindings::bind_profiler(module);
+  torch_npu::bindings::bind_capture(module);
   torch_npu::bindings::bind_process_group(module);
   torch_npu::bindings::bind_runtime_calls(module);
   torch_npu::bindings::bind_settings(module);

@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_package_carries_the_plugin_the_device_headers_and_the_licence():
     files = {str(file) for file in importlib.metadata.files("torch_npu")}
-    for name in ("libtorch_npu", "libascendcl", "libopapi", "libhccl"):
+    for name in ("libtorch_npu", "libascendcl", "libopapi", "libhccl", "libmsprofiler"):
         assert f"torch_npu/lib/{name}.so" in files
-    for name in ("acl/acl.h", "aclnn/acl_meta.h", "hccl/hccl.h"):
+    for name in ("acl/acl.h", "acl/acl_prof.h", "aclnn/acl_meta.h", "hccl/hccl.h"):
         assert f"torch_npu/include/{name}" in files
     headers = ROOT / "csrc" / "api" / "include"
     for header in headers.rglob("*.h*"):
