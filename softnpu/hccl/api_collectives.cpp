@@ -16,6 +16,7 @@ class Builder {
   Builder(Op op, const CommunicatorRef& communicator) : operation_(std::make_unique<Operation>()) {
     operation_->op = op;
     operation_->communicator = communicator;
+    operation_->note = current_note();
     int32_t device = -1;
     if (aclrtGetDevice(&device) != ACL_SUCCESS) {
       fail(HCCL_E_RUNTIME, "the calling thread has no device; call aclrtSetDevice first");
@@ -299,7 +300,7 @@ Status HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclData
 namespace {
 
 void add_message(Builder& call, const char* buffer_name, const char* rank_name, bool is_send, void* buffer, uint64_t count,
-                 HcclDataType type, uint32_t peer) {
+                 HcclDataType type, uint32_t peer, const Note& note) {
   if (element_size(type) == 0) {
     call.fail(HCCL_E_PARA, text("argument 'dataType' (", int(type), ") is not an HcclDataType"));
     return;
@@ -309,7 +310,7 @@ void add_message(Builder& call, const char* buffer_name, const char* rank_name, 
     return;
   }
   std::byte* const data = call.memory(buffer_name, buffer, count, type, !is_send);
-  call.operation().messages.push_back({is_send, peer, data, count, type});
+  call.operation().messages.push_back({is_send, peer, data, count, type, note});
 }
 
 }  // namespace
@@ -317,7 +318,7 @@ void add_message(Builder& call, const char* buffer_name, const char* rank_name, 
 Status HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32_t destRank, const CommunicatorRef& comm,
                 aclrtStream stream) {
   Builder call(Op::kSend, comm);
-  add_message(call, "sendBuf", "destRank", true, sendBuf, count, dataType, destRank);
+  add_message(call, "sendBuf", "destRank", true, sendBuf, count, dataType, destRank, current_note());
   if (destRank == call.rank()) call.fail(HCCL_E_PARA, text("argument 'destRank' is the caller's own rank (", destRank, ")"));
   return call.launch(stream);
 }
@@ -325,7 +326,7 @@ Status HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32_t d
 Status HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank, const CommunicatorRef& comm,
                 aclrtStream stream) {
   Builder call(Op::kReceive, comm);
-  add_message(call, "recvBuf", "srcRank", false, recvBuf, count, dataType, srcRank);
+  add_message(call, "recvBuf", "srcRank", false, recvBuf, count, dataType, srcRank, current_note());
   if (srcRank == call.rank()) call.fail(HCCL_E_PARA, text("argument 'srcRank' is the caller's own rank (", srcRank, ")"));
   return call.launch(stream);
 }
@@ -343,7 +344,7 @@ Status HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, const
     }
     const bool is_send = item.sendRecvType == HCCL_SEND;
     add_message(call, "sendRecvInfo.buf", "sendRecvInfo.remoteRank", is_send, item.buf, item.count, item.dataType,
-                item.remoteRank);
+                item.remoteRank, current_note(index, itemNum));
     if (item.remoteRank == call.rank()) (is_send ? sent : received).emplace_back(item.count, item.dataType);
   }
   if (sent != received)

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 namespace softnpu::hccl {
 namespace {
@@ -132,7 +133,8 @@ void Communicator::leave_by_choice(const std::string& action) {
   if (running_.load() == 0) {
     leave(RankState::kLeft, action);
   } else {
-    leave(RankState::kFailed, text("it ", action, " during a collective"));
+    const std::string waits = waiting();
+    leave(RankState::kFailed, text("it ", action, " during a collective", waits.empty() ? "" : ": ", waits));
   }
 }
 
@@ -177,8 +179,10 @@ Status Communicator::peer_status(uint32_t number) {
   if (!peer.status.ok()) return peer.status.copy();
   StateMessage message;
   ssize_t got = recv(peer.control.file(), &message, sizeof message, MSG_DONTWAIT | MSG_PEEK);
-  std::string problem = peer.channels[0]->problem();
-  if (problem.empty()) problem = peer.channels[1]->problem();
+  std::string problem;
+  for (const auto& channel : peer.channels) {
+    if (problem.empty()) problem = channel->problem();
+  }
   if (got < 0 && problem.empty()) return {};
   if (got < ssize_t(sizeof message) && got != 0) {
     const Socket& control = peer.control;
@@ -206,6 +210,32 @@ bool Communicator::peer_has_failed(uint32_t number) {
 bool Communicator::peer_is_alive(uint32_t number) const {
   const bool is_here = std::strcmp(peers_[number].info.machine, peers_[rank()].info.machine) == 0;
   return !is_here || is_alive(peers_[number].process);
+}
+
+bool Communicator::peer_is_stopped(uint32_t number) const {
+  if (std::strcmp(peers_[number].info.machine, peers_[rank()].info.machine) != 0) return false;
+  std::ifstream file(text("/proc/", peers_[number].process.pid, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');  // the name of a program may contain ") T"
+  const char state = name_end == std::string::npos || name_end + 2 >= line.size() ? ' ' : line[name_end + 2];
+  return state == 'T' || state == 't';
+}
+
+void Communicator::set_waiting(const void* exchange, std::string words) {
+  const std::lock_guard lock(waiting_lock_);
+  if (words.empty()) {
+    waiting_.erase(exchange);
+  } else {
+    waiting_[exchange] = std::move(words);
+  }
+}
+
+std::string Communicator::waiting() const {
+  const std::lock_guard lock(waiting_lock_);
+  std::string all;
+  for (const auto& [exchange, words] : waiting_) all += text(all.empty() ? "" : "; ", words);
+  return all;
 }
 
 std::byte* Communicator::scratch(size_t bytes) {

@@ -99,6 +99,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status check_peers();
   // False once the peer's process on this host has ended. Reads a file of /proc.
   bool peer_is_alive(uint32_t peer) const;
+  // Whether the peer's process on this host was stopped by a signal. Reads a file of /proc.
+  bool peer_is_stopped(uint32_t peer) const;
+  // What an exchange of this rank has waited for, since half a second at least; empty words if it waits no longer.
+  void set_waiting(const void* exchange, std::string words);
+  // The words of all exchanges; empty if none waits.
+  std::string waiting() const;
   int control_file(uint32_t peer) const { return peers_[peer].control.file(); }
 
   // The memory that this rank shares with other ranks of its host, or null.
@@ -170,8 +176,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<int> running_{0};
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_lock_;
-  Status failure_;  // guarded by failure_lock_, as are the next two
+  Status failure_;  // guarded by failure_lock_, as are has_left_ and sub_groups_
   bool has_left_ = false;
+  mutable std::mutex waiting_lock_;
+  std::map<const void*, std::string> waiting_;                    // guarded by waiting_lock_
   std::map<std::pair<uint64_t, uint32_t>, uint32_t> sub_groups_;  // uses of each id and first member
 };
 

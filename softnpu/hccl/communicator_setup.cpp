@@ -234,7 +234,8 @@ void Communicator::put_connection(uint32_t number, uint32_t lane, Socket socket)
 Status Communicator::check_connections() const {
   for (uint32_t number = rank() + 1; number < size(); ++number) {
     const Peer& peer = peers_[number];
-    const bool is_complete = peer.control.is_open() && peer.channels[0] != nullptr && peer.channels[1] != nullptr;
+    const bool is_complete =
+        peer.control.is_open() && std::ranges::all_of(peer.channels, [](const auto& channel) { return channel != nullptr; });
     if (shares_memory(number) || is_complete) continue;
     return {HCCL_E_TIMEOUT, text(peer.info.to_text(), " did not connect to ", peers_[rank()].info.endpoint().to_text(),
                                  " within ", options().connect_timeout, " s (HCCL_CONNECT_TIMEOUT)")};

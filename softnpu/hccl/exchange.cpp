@@ -22,27 +22,33 @@ const void* device_address(const std::byte* alias) {
 Exchange::Exchange(Communicator& communicator, Lane lane)
     : communicator_(communicator),
       lane_(lane),
-      peers_(communicator.size()),
+      peers_(size_t{2} * communicator.size()),
       next_process_check_(Deadline::after(kProcessCheck)) {}
 
 // --- adding items ---
 
 Exchange::Peer& Exchange::open(uint32_t number) {
   Peer& peer = peers_[number];
-  if (peer.channel == nullptr) peer.channel = &communicator_.channel(number, lane_);
+  if (peer.channel == nullptr) peer.channel = &communicator_.channel(rank_of(number), lane_of(number));
   return peer;
 }
 
-void Exchange::send_header(uint32_t number, const Header& own) {
+void Exchange::send_header(uint32_t peer, const Header& own) { add_header(peer, own, 0); }
+void Exchange::expect_header(uint32_t peer, const Header& expected) { add_expected_header(peer, expected); }
+void Exchange::send_reply(uint32_t peer, const Header& own) { add_header(reply_number(peer), own, peers_[peer].incoming.size()); }
+void Exchange::expect_reply(uint32_t peer, const Header& expected) { add_expected_header(reply_number(peer), expected); }
+
+void Exchange::add_header(uint32_t number, const Header& own, size_t after) {
   op_ = own.op;
   Outgoing item;
   item.is_header = true;
   item.header = own;
   item.bytes = sizeof item.header;
+  item.after = after;
   open(number).outgoing.push_back(item);
 }
 
-void Exchange::expect_header(uint32_t number, const Header& expected) {
+void Exchange::add_expected_header(uint32_t number, const Header& expected) {
   op_ = expected.op;
   Incoming item;
   item.kind = Kind::kHeader;
@@ -138,6 +144,7 @@ void Exchange::describe(Outgoing& item) const {
 void Exchange::step_outgoing(uint32_t number, Peer& peer, bool* moved) {
   while (peer.has_outgoing()) {
     Outgoing& item = peer.outgoing[peer.next_outgoing];
+    if (!may_be_sent(number, item)) return;
     const size_t ready = item.ready_bytes();
     if (item.may_be_direct && item.described < sizeof item.descriptor) {
       if (ready < item.bytes) return;
@@ -150,7 +157,7 @@ void Exchange::step_outgoing(uint32_t number, Peer& peer, bool* moved) {
       if (item.described < sizeof item.descriptor) continue;
       peer.channel->end_write();
       if (item.descriptor.is_direct != 0) {
-        ++communicator_.direct_count(number, lane_);
+        ++communicator_.direct_count(rank_of(number), lane_of(number));
         ++peer.next_outgoing;
         continue;
       }
@@ -178,11 +185,11 @@ Result<bool> Exchange::read_descriptor(uint32_t number, Peer& peer, Incoming& it
   }
   if (item.descriptor.is_direct == 0) return true;
   if (item.descriptor.bytes != item.bytes) {
-    return Status(HCCL_E_TCP_TRANSFER, text("a message of rank ", number, " is damaged: it has ", item.descriptor.bytes,
+    return Status(HCCL_E_TCP_TRANSFER, text("a message of rank ", rank_of(number), " is damaged: it has ", item.descriptor.bytes,
                                             " bytes instead of ", item.bytes));
   }
-  Result<const std::byte*> source =
-      communicator_.memory(number).find({item.descriptor.file, item.descriptor.inode, item.descriptor.offset}, item.bytes);
+  Result<const std::byte*> source = communicator_.memory(rank_of(number))
+                                        .find({item.descriptor.file, item.descriptor.inode, item.descriptor.offset}, item.bytes);
   if (!source.ok()) return source.take_status();
   item.source = source.value();
   return true;
@@ -212,7 +219,7 @@ Status Exchange::step_incoming(uint32_t number, Peer& peer, bool* moved) {
     peer.channel->end_read();
     ++peer.next_incoming;
     if (item.kind == Kind::kHeader) {
-      SOFTNPU_RETURN_IF_ERROR(check_header(item.header, item.expected, number, communicator_.rank()));
+      SOFTNPU_RETURN_IF_ERROR(check_header(item.header, item.expected, rank_of(number), communicator_.rank()));
     }
   }
   return {};
@@ -293,7 +300,7 @@ bool Exchange::is_over(uint32_t number) const {
 bool Exchange::is_acknowledged(uint32_t number) const {
   const Peer& peer = peers_[number];
   return peer.outgoing.empty() || !peer.channel->is_direct() ||
-         peer.channel->acknowledged() >= communicator_.direct_count(number, lane_);
+         peer.channel->acknowledged() >= communicator_.direct_count(rank_of(number), lane_of(number));
 }
 
 bool Exchange::needs(uint32_t number) {

@@ -56,10 +56,16 @@ class Exchange {
   static constexpr size_t kPieceBytes = size_t{256} << 10;
 
   Exchange(Communicator& communicator, Lane lane);
+  ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
 
   // Headers are the first items between two ranks.
   void send_header(uint32_t peer, const Header& own);
   void expect_header(uint32_t peer, const Header& expected);
+  // A header on the lane of replies: sent as soon as everything that was added so far has arrived from the peer.
+  void send_reply(uint32_t peer, const Header& own);
+  void expect_reply(uint32_t peer, const Header& expected);
 
   // `ready` counts the bytes that may be sent already; null: all of them.
   void send(uint32_t peer, const std::byte* data, size_t bytes, const size_t* ready = nullptr);
@@ -91,6 +97,7 @@ class Exchange {
     const size_t* ready = nullptr;
     size_t begin = 0;  // where the item begins in the data that `ready` counts
     bool may_be_direct = false;
+    size_t after = 0;  // of a reply: how many items must have arrived from the peer before
     size_t done = 0;
     size_t described = 0;  // bytes of the descriptor that are written
     Descriptor descriptor;
@@ -135,8 +142,17 @@ class Exchange {
     size_t granularity = 1;  // pieces are multiples of so many elements, so that all terms stay aligned
   };
 
+  // peers_ has the ranks twice: their channels of lane_, then those of Lane::kReply.
+  uint32_t rank_of(uint32_t number) const { return number < communicator_.size() ? number : number - communicator_.size(); }
+  Lane lane_of(uint32_t number) const { return number < communicator_.size() ? lane_ : Lane::kReply; }
+  uint32_t reply_number(uint32_t rank) const { return communicator_.size() + rank; }
   // The peer with its channel.
   Peer& open(uint32_t number);
+  void add_header(uint32_t number, const Header& own, size_t after);
+  void add_expected_header(uint32_t number, const Header& expected);
+  bool may_be_sent(uint32_t number, const Outgoing& item) const {
+    return item.after == 0 || peers_[rank_of(number)].next_incoming >= item.after;
+  }
   void add_outgoing(uint32_t number, const std::byte* data, size_t bytes, const size_t* ready, size_t begin);
   void add_incoming(uint32_t number, Kind kind, std::byte* data, size_t bytes, size_t* arrived);
   // Carries out whatever is possible now. `moved` becomes true, and so does has_moved_, if that was anything.
@@ -162,16 +178,19 @@ class Exchange {
   // Nothing moved: returns the reason if there is one, else sleeps until something may move.
   Status wait(Deadline timeout);
   Status find_problem(bool checks_processes);
-  Status timed_out() const;
+  Status timed_out();
+  // The ranks that must still send or read something, and what is known of them.
+  std::string lacking_ranks();
   Status sleep(Deadline until);
 
   Communicator& communicator_;
   const Lane lane_;
-  std::vector<Peer> peers_;  // by rank; a rank without items has no channel
+  std::vector<Peer> peers_;  // see rank_of(); a peer without items has no channel
   std::vector<ActiveReduction> reductions_;
   size_t next_reduction_ = 0;
   Op op_ = Op::kCount;
   bool has_moved_ = false;
+  bool has_waited_ = false;           // since half a second at least
   std::vector<const void*> sources_;  // of the current reduction
   uint32_t lacking_ = 0;              // the rank whose data the current reduction waits for
   Deadline next_process_check_;

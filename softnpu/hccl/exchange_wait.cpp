@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "hccl/exchange.h"
+#include "hccl/library.h"
 #include "runtime/base/futex.h"
 
 namespace softnpu::hccl {
@@ -58,6 +59,11 @@ Status Exchange::wait(Deadline timeout) {
     return problem.copy();
   }
   if (timeout.passed()) return timed_out();
+  if (task_is_aborted()) return {HCCL_E_UNAVAIL, text(function_name(op_), " was interrupted: its stream was aborted")};
+  if (checks_processes) {
+    has_waited_ = true;
+    communicator_.set_waiting(this, text(function_name(op_), " waits for ", lacking_ranks()));
+  }
   const Deadline slice = Deadline::after(kProcessCheck);
   return sleep(timeout.at() < slice.at() ? timeout : slice);
 }
@@ -65,32 +71,45 @@ Status Exchange::wait(Deadline timeout) {
 Status Exchange::find_problem(bool checks_processes) {
   for (uint32_t number = 0; number < peers_.size(); ++number) {
     if (is_over(number)) continue;
-    Status status = communicator_.peer_status(number);
-    if (!status.ok() && communicator_.peer_has_failed(number)) return status;
+    const uint32_t peer = rank_of(number);
+    Status status = communicator_.peer_status(peer);
+    if (!status.ok() && communicator_.peer_has_failed(peer)) return status;
     if (!needs(number)) continue;
-    const RankInfo& info = communicator_.info(number);
+    const RankInfo& info = communicator_.info(peer);
     const std::string problem = peers_[number].channel->problem();
-    const bool may_still_arrive = problem.empty() && !communicator_.shares_memory(number);
+    const bool may_still_arrive = problem.empty() && !communicator_.shares_memory(peer);
     if (!status.ok() && !may_still_arrive) return status;
     if (!problem.empty()) return {HCCL_E_REMOTE, text("the connection to ", info.to_text(), " ended: ", problem)};
-    if (checks_processes && !communicator_.peer_is_alive(number)) {
+    if (checks_processes && !communicator_.peer_is_alive(peer)) {
       return {HCCL_E_REMOTE, text("the process of ", info.to_text(), " has ended")};
     }
   }
   return {};
 }
 
-Status Exchange::timed_out() const {
-  std::string waited;
-  for (uint32_t number = 0; number < peers_.size(); ++number) {
-    if (is_over(number)) continue;
-    const Peer& peer = peers_[number];
-    const bool has_started = peer.incoming.empty() || peer.next_incoming > 0;
-    waited += text(waited.empty() ? "" : "; ", communicator_.info(number).to_text(),
-                   has_started ? " stopped in it" : " did not call it");
+Exchange::~Exchange() {
+  if (has_waited_) communicator_.set_waiting(this, {});
+}
+
+std::string Exchange::lacking_ranks() {
+  std::string ranks;
+  for (uint32_t rank = 0; rank < communicator_.size(); ++rank) {
+    bool is_needed = false, has_called = false;
+    for (const uint32_t number : {rank, reply_number(rank)}) {
+      is_needed = is_needed || (!is_over(number) && needs(number));
+      has_called = has_called || peers_[number].next_incoming > 0;
+    }
+    if (!is_needed) continue;
+    ranks += text(ranks.empty() ? "" : ", ", communicator_.info(rank).to_text(),
+                  has_called ? ", which called it and then sent or read no more" : ", which did not call it",
+                  communicator_.peer_is_stopped(rank) ? " (its process is stopped)" : "");
   }
+  return ranks;
+}
+
+Status Exchange::timed_out() {
   return {HCCL_E_TIMEOUT, text("rank ", communicator_.rank(), " waited ", communicator_.settings().exec_timeout.count(),
-                               " s (HCCL_EXEC_TIMEOUT) in ", function_name(op_), ": ", waited)};
+                               " s (HCCL_EXEC_TIMEOUT) in ", function_name(op_), " for ", lacking_ranks())};
 }
 
 Status Exchange::sleep(Deadline until) {
@@ -109,10 +128,10 @@ Status Exchange::sleep(Deadline until) {
     bool waits_to_write = false;
     if (peer.has_outgoing()) {
       const Outgoing& item = peer.outgoing[peer.next_outgoing];
-      waits_to_write = item.ready_bytes() > item.done;
+      waits_to_write = may_be_sent(number, item) && item.ready_bytes() > item.done;
     }
     files.push_back({peer.channel->file(), static_cast<short>((waits_to_read ? POLLIN : 0) | (waits_to_write ? POLLOUT : 0)), 0});
-    files.push_back({communicator_.control_file(number), POLLIN, 0});
+    files.push_back({communicator_.control_file(rank_of(number)), POLLIN, 0});
   }
   if (!files.empty() || communicator_.segment() == nullptr) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until.at() - Deadline::Clock::now()) + kMixedSlice;

@@ -1,5 +1,7 @@
 #include "hccl/header.h"
 
+#include <cstring>
+
 #include "hccl/reduce.h"
 
 namespace softnpu::hccl {
@@ -18,10 +20,16 @@ std::string Header::to_text() const {
   if (type != HCCL_DATA_TYPE_RESERVED) words += text(", ", type_name(type));
   if (reduce_op != HCCL_REDUCE_RESERVED) words += text(", ", reduce_name(reduce_op));
   if (root != kNoRoot) words += text(", root ", root);
+  if (note[0] != '\0') words += text(", ", note);
   return words + ")";
 }
 
-Status check_header(const Header& received, const Header& expected, uint32_t peer, uint32_t own) {
+Status check_header(const Header& given, const Header& expected, uint32_t peer, uint32_t own) {
+  Header received = given;
+  received.note[sizeof received.note - 1] = '\0';
+  for (char& letter : received.note) {
+    if (letter != '\0' && (letter < ' ' || letter > '~')) letter = '?';  // of a damaged message; errors are valid UTF-8
+  }
   if (received.magic != Header::kMagic || received.op >= Op::kCount) {
     return {HCCL_E_TCP_TRANSFER,
             text("a message of rank ", peer, " to rank ", own, " is damaged: it does not start with a header")};
@@ -39,6 +47,8 @@ Status check_header(const Header& received, const Header& expected, uint32_t pee
     what = "root";
   } else if (received.count != expected.count) {
     what = "count";
+  } else if (std::strncmp(received.note, expected.note, sizeof received.note) != 0) {
+    what = "meaning of the data";
   }
   if (what == nullptr) return {};
   return {HCCL_E_PARA, text("the ranks call different operations, the ", what, " differs: rank ", peer, " calls ",

@@ -1,11 +1,15 @@
 #include "hccl/operation.h"
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 
 #include "hccl/collectives/collectives.h"
 #include "hccl/library.h"
 #include "runtime/base/message.h"
+#include "runtime/profiler.h"
+
+#pragma weak softnpuProfiler
 
 namespace softnpu::hccl {
 namespace {
@@ -60,6 +64,7 @@ aclError run_task(void* payload, char* message) {
   }
   if (status.ok()) return ACL_SUCCESS;
   operation.communicator->fail(status);
+  if (task_is_aborted()) return ACL_SUCCESS;  // the waiters get the reason of the abort; the stream is usable
   write_message(message, text(status.message(), " (", result_name(static_cast<HcclResult>(status.code())), ")"));
   return stream_error(static_cast<HcclResult>(status.code()));
 }
@@ -88,10 +93,20 @@ const SoftnpuTaskKind& kind_of(Op op) {
   return kinds[static_cast<size_t>(op)];
 }
 
+// Tells the records of the runtime how many bytes the next task moves.
+void record_bytes(const Operation& operation) {
+  static const SoftnpuProfiler* const profiler = softnpuProfiler == nullptr ? nullptr : softnpuProfiler(SOFTNPU_PROFILER_VERSION);
+  if (profiler == nullptr || (__atomic_load_n(profiler->on, __ATOMIC_RELAXED) & SOFTNPU_RECORD_TASKS) == 0) return;
+  uint64_t bytes = 0;
+  for (const Operation::Range& range : operation.ranges) bytes = std::max<uint64_t>(bytes, range.bytes);
+  profiler->describe_next(bytes, 0, nullptr, 0);
+}
+
 }  // namespace
 
 Status launch(std::unique_ptr<Operation> operation, aclrtStream stream) {
   Operation* const payload = operation.get();
+  record_bytes(*payload);
   constexpr uint64_t kNeverInline = ~uint64_t{0};
   const aclError code = driver()->launch(stream, &kind_of(payload->op), &payload, sizeof payload, kNeverInline);
   if (code == ACL_SUCCESS) {

@@ -1,11 +1,13 @@
 // A call of a collective or message function, as a task of a stream.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "hccl/communicator.h"
 #include "hccl/exchange.h"
+#include "hccl/extensions.h"
 
 namespace softnpu::hccl {
 
@@ -19,6 +21,7 @@ struct Operation {
   HcclDataType type = HCCL_DATA_TYPE_RESERVED;
   HcclReduceOp reduce_op = HCCL_REDUCE_RESERVED;
   uint32_t root = Header::kNoRoot;
+  Note note{};
   std::vector<uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;  // by rank; only where ranks differ
 
   struct Message {
@@ -27,6 +30,7 @@ struct Operation {
     std::byte* data = nullptr;
     uint64_t count = 0;
     HcclDataType type = HCCL_DATA_TYPE_INT8;
+    Note note{};
   };
   std::vector<Message> messages;  // of kSend, kReceive and kBatch
 
@@ -46,6 +50,7 @@ struct Operation {
     header.reduce_op = reduce_op;
     header.root = root;
     header.sequence = sequence;
+    std::memcpy(header.note, note.data(), sizeof header.note);
     return header;
   }
 };

@@ -1,5 +1,7 @@
 // Messages between two ranks, one or several at once. They have their own lane and do not wait for collectives. A message of a
-// rank to itself is a copy.
+// rank to itself is a copy. The sender waits for a reply, so that a message which the receiver did not expect is an error on both
+// ranks. The receiver replies as soon as the message is there, whatever else its batch waits for.
+#include <cstring>
 #include <mutex>
 #include <set>
 
@@ -45,15 +47,18 @@ Status exchange_messages(Communicator& communicator, const Operation& operation)
     header.op = Op::kSend;
     header.type = message.type;
     header.count = message.count;
+    std::memcpy(header.note, message.note.data(), sizeof header.note);
     const size_t bytes = message.count * element_size(message.type);
     if (message.is_send) {
       header.sequence = communicator.next_send(message.peer);
       exchange.send_header(message.peer, header);
       exchange.send(message.peer, message.data, bytes);
+      exchange.expect_reply(message.peer, header);
     } else {
       header.sequence = communicator.next_receive(message.peer);
       exchange.expect_header(message.peer, header);
       exchange.receive(message.peer, message.data, bytes);
+      exchange.send_reply(message.peer, header);
     }
   }
   copy_to_itself(communicator, operation);

@@ -13,9 +13,10 @@
 
 namespace softnpu::hccl {
 
-// Collectives and messages between two ranks do not wait for each other.
-enum class Lane : uint32_t { kCollective, kMessage };
-constexpr size_t kLanes = 2;
+// Collectives and messages between two ranks do not wait for each other. A reply tells the sender of a message that the receiver
+// has it and expected it.
+enum class Lane : uint32_t { kCollective, kMessage, kReply };
+constexpr size_t kLanes = 3;
 
 class Channel {
  public:

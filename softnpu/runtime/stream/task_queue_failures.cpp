@@ -2,7 +2,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/abort.h"
 #include "runtime/stream/task_queue.h"
+#include "runtime/stream/thread_state.h"
+
+bool softnpuTaskIsAborted(void) {
+  const softnpu::TaskQueue* const queue = softnpu::thread_state().works_for;
+  return queue != nullptr && queue->task_is_aborted();
+}
 
 namespace softnpu {
 
@@ -78,6 +85,7 @@ Ticket TaskQueue::skip_pending(aclError reason, Ticket life) {
     if (closed_ || life_.load(std::memory_order_relaxed) != life) return 0;
     newest = tail_.load(std::memory_order_relaxed);
     if (!has_failed()) skip_until_.store(newest, std::memory_order_seq_cst);
+    aborted_until_.store(newest, std::memory_order_release);
     note_abort(reason);
   }
   worker_signal_.raise();

@@ -1,4 +1,5 @@
 // Failures of collectives: every rank gets an error that names the rank, the operation and the difference, and can continue.
+#include <dlfcn.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -80,12 +81,42 @@ TEST_F(ChildFailures, OtherMessage) {
   }
   if (rank() == 1) {
     EXPECT_HCCL(HcclRecv(buffer(), kCount - 1, HCCL_DATA_TYPE_FP32, 0, comm(), stream()));
-    expect_failure({"count differs", "rank 0", "1000 elements", "999 elements"}, {HCCL_E_PARA});
-  } else {
-    EXPECT_TRUE(eventually([&] { return async_error() == HCCL_E_REMOTE; }));
+  }
+  expect_failure({"count differs", "rank 0", "1000 elements", "999 elements"}, {HCCL_E_PARA, HCCL_E_REMOTE});
+}
+
+TEST_F(ChildFailures, OtherNote) {
+  const auto note = reinterpret_cast<void (*)(const char*)>(dlsym(RTLD_DEFAULT, "HcclSoftnpuNote"));
+  ASSERT_NE(note, nullptr);
+  note("forgotten");
+  note(nullptr);
+  EXPECT_HCCL(HcclBarrier(comm(), stream()));
+  ASSERT_EQ(synchronize(stream()), ACL_SUCCESS) << last_message();
+  note(rank() == 1 ? "channels_last" : "AVG");
+  EXPECT_HCCL(HcclAllReduce(buffer(), buffer(), kCount, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm(), stream()));
+  note(nullptr);
+  expect_failure({"meaning of the data differs", "rank 1", "sum, channels_last)", "sum, AVG)"}, {HCCL_E_PARA, HCCL_E_REMOTE});
+}
+
+// An abort ends a collective that waits for another rank. The stream is usable, the communicator is not.
+TEST_F(ChildFailures, Aborts) {
+  if (rank() != 1) {
+    EXPECT_HCCL(HcclAllReduce(buffer(), buffer(), kCount, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm(), stream()));
+  }
+  if (rank() == 0) {
+    std::this_thread::sleep_for(100ms);
+    EXPECT_ACL(aclrtStreamAbort(stream()));
+    EXPECT_EQ(synchronize(stream()), ACL_SUCCESS) << last_message();
     EXPECT_HCCL(HcclBarrier(comm(), stream()));
     EXPECT_NE(synchronize(stream()), ACL_SUCCESS);
+    EXPECT_NE(last_message().find("its stream was aborted"), std::string::npos) << last_message();
+    return;
   }
+  if (rank() == 1) {
+    EXPECT_TRUE(eventually([&] { return async_error() == HCCL_E_REMOTE; }));
+    EXPECT_HCCL(HcclBarrier(comm(), stream()));
+  }
+  expect_failure({"rank 0", "its stream was aborted"}, {HCCL_E_REMOTE});
 }
 
 TEST_F(ChildFailures, NeverCalls) {
@@ -192,13 +223,14 @@ Settings with(Settings settings, const std::string& more) {
 class Failures : public ::testing::TestWithParam<Settings> {};
 
 TEST_P(Failures, RanksThatCallDifferentOperations) {
-  for (const char* what : {"Operation", "Count", "Type", "Reduction", "Root", "Message"}) {
+  for (const char* what : {"Operation", "Count", "Type", "Reduction", "Root", "Note", "Message"}) {
     EXPECT_WORLD_PASSES(std::string(what) == "Message" ? 2 : 3, std::string("ChildFailures.Other") + what, GetParam());
   }
 }
 TEST_P(Failures, ARankThatNeverCalls) {
   EXPECT_WORLD_PASSES(3, "ChildFailures.NeverCalls", with(GetParam(), "HCCL_EXEC_TIMEOUT=1"));
 }
+TEST_P(Failures, ARankThatAbortsItsStream) { EXPECT_WORLD_PASSES(3, "ChildFailures.Aborts", GetParam()); }
 TEST_P(Failures, ARankThatStops) { EXPECT_WORLD_PASSES(3, "ChildFailures.Stops", with(GetParam(), "HCCL_EXEC_TIMEOUT=2")); }
 TEST_P(Failures, ARankThatDies) {
   for (const char* const filter : {"ChildFailures.Dies", "ChildFailures.DiesDuringATransfer"}) {

@@ -67,6 +67,29 @@ TEST_F(ChildStreams, ABarrierHoldsUntilTheLastRankComes) {
   EXPECT_TRUE(wait_for_sign("came", 0ms));
 }
 
+// Rank 0 sends to rank 2 after rank 1 has its message; the batch of rank 1 waits for rank 2, too.
+TEST_F(ChildStreams, AMessageIsOverBeforeTheRestOfABatch) {
+  for (const size_t count : {size_t{0}, size_t{7}, kCount}) {
+    DeviceBuffer mine = device_floats(kCount, float(rank() + 1)), other = device_floats(2 * kCount, 0.0F);
+    auto* const second = static_cast<float*>(other.get()) + kCount;
+    if (rank() == 0) {
+      EXPECT_HCCL(HcclSend(mine, count, HCCL_DATA_TYPE_FP32, 1, comm(), stream()));
+      EXPECT_HCCL(HcclSend(mine, count, HCCL_DATA_TYPE_FP32, 2, comm(), stream()));
+    } else if (rank() == 2) {
+      EXPECT_HCCL(HcclRecv(other, count, HCCL_DATA_TYPE_FP32, 0, comm(), stream()));
+      EXPECT_HCCL(HcclSend(mine, count, HCCL_DATA_TYPE_FP32, 1, comm(), stream()));
+    } else {
+      HcclSendRecvItem items[] = {{HCCL_RECV, other, count, HCCL_DATA_TYPE_FP32, 0},
+                                  {HCCL_RECV, second, count, HCCL_DATA_TYPE_FP32, 2}};
+      EXPECT_HCCL(HcclBatchSendRecv(items, 2, comm(), stream()));
+    }
+    ASSERT_EQ(synchronize(stream()), ACL_SUCCESS) << last_message();
+    if (rank() != 1 || count == 0) continue;
+    EXPECT_EQ(download_floats(other, count), std::vector<float>(count, 1.0F));
+    EXPECT_EQ(download_floats(second, count), std::vector<float>(count, 3.0F));
+  }
+}
+
 TEST_F(ChildStreams, TheDefaultStreamIsOne) {
   DeviceBuffer buffer = device_floats(kCount, float(rank() + 1));
   EXPECT_HCCL(add(buffer, comm(), nullptr));
@@ -132,11 +155,13 @@ TEST(Streams, OfTwoRanks) {
   EXPECT_WORLD_PASSES(2, "ChildStreams.CollectivesAreOrderedWithCopies:ChildStreams.ABarrier*:ChildStreams.TheDefault*");
   EXPECT_WORLD_PASSES(2, "ChildStreams.ACaptureIsReplayed:ChildStreams.Messages*");
   EXPECT_WORLD_PASSES(2, "ChildStreams.TwoCommunicatorsOnTwoStreams");
+  EXPECT_WORLD_PASSES(3, "ChildStreams.AMessageIsOver*");
 }
 TEST(Streams, OverTcp) {
   const Environment tcp = {"SOFTNPU_HCCL_TRANSPORT=tcp"};
   EXPECT_WORLD_PASSES(2, "ChildStreams.ACaptureIsReplayed:ChildStreams.Messages*", {tcp});
   EXPECT_WORLD_PASSES(2, "ChildStreams.TwoCommunicatorsOnTwoStreams", {tcp});
+  EXPECT_WORLD_PASSES(3, "ChildStreams.AMessageIsOver*", {tcp});
 }
 
 // --- sub-communicators, rank tables, one process ---
