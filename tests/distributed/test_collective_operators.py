@@ -214,6 +214,20 @@ def smaller_groups(rank):
     assert found.tolist() == [[2.0 * first + 1] * 2] * 2
 
 
+def barrier(rank):
+    x = torch.full((3,), float(rank.rank), device=rank.device)
+    found = torch.ops.npu._npu_distribute_barrier(x, name_of(), rank.world)
+    x.fill_(-1)
+    assert found.tolist() == [float(rank.rank)] * 3
+    with pytest.raises(ValueError, match="world size is 9"):
+        torch.ops.npu._npu_distribute_barrier(x, name_of(), 9)
+    with pytest.raises(NotImplementedError, match="time_out"):
+        torch.ops.npu._npu_distribute_barrier(x, name_of(), rank.world, time_out=x)
+    phases = (x, x, name_of(), rank.world, rank.rank, rank.world)
+    with pytest.raises(NotImplementedError, match="two phases; use npu_moe_distribute_dispatch_v2"):
+        torch.ops.npu.npu_moe_distribute_dispatch_setup(*phases)
+
+
 def refusals(rank):
     world, me, hcom, device = rank.world, rank.rank, name_of(), rank.device
     ops, x, w = torch.ops.npu, torch.ones(3, 6, device=device), torch.ones(6, 4, device=device)
@@ -247,7 +261,7 @@ def refusals(rank):
 
 @WORLDS
 @pytest.mark.parametrize(
-    "function", [products, quantised_products, experts, special_experts, gradients, smaller_groups, refusals]
+    "function", [products, quantised_products, experts, special_experts, gradients, smaller_groups, barrier, refusals]
 )
 def test_operators_that_communicate(rank_sets, function, world):
     rank_sets.get(setting("hccl", world)).run(function)

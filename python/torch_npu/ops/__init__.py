@@ -27,7 +27,7 @@ FAMILIES = {
     " npu_gather_pa_kv_cache_functional",
     "collective": "npu_mm_all_reduce_base npu_mm_reduce_scatter_base npu_quant_mm_reduce_scatter npu_all_gather_base_mm"
     " npu_all_gather_quant_mm npu_all_to_all_matmul npu_all_to_all_quant_matmul npu_matmul_all_to_all"
-    " npu_quant_matmul_all_to_all",
+    " npu_quant_matmul_all_to_all _npu_distribute_barrier",
     "convolution": "npu_conv2d npu_conv3d npu_conv_transpose2d npu_convolution npu_convolution_transpose npu_deformable_conv2d"
     " npu_deformable_conv2dbk",
     "dropout": "_npu_dropout _dropout_with_byte_mask dropout_with_byte_mask npu_dropout_with_add_softmax npu_dropoutV2"
@@ -36,7 +36,9 @@ FAMILIES = {
     " npu_multi_head_attention",
     "expert_matmul": "npu_alltoallv_gmm npu_alltoallv_quant_gmm npu_gmm_alltoallv npu_quant_gmm_alltoallv",
     "expert_routing": "npu_moe_distribute_dispatch npu_moe_distribute_dispatch_v2 npu_moe_distribute_combine"
-    " npu_moe_distribute_combine_v2 npu_moe_distribute_combine_add_rms_norm npu_attention_to_ffn npu_ffn_to_attention",
+    " npu_moe_distribute_combine_v2 npu_moe_distribute_combine_add_rms_norm npu_attention_to_ffn npu_ffn_to_attention"
+    " npu_moe_distribute_dispatch_setup npu_moe_distribute_dispatch_teardown npu_moe_distribute_combine_setup"
+    " npu_moe_distribute_combine_teardown",
     "format": "npu_format_cast npu_format_cast_ _npu_format_cast get_npu_format empty_with_format unsafe_empty_with_format"
     " empty_with_swapped_memory get_storage_size copy_memory_ npu_change_data_ptr",
     "fused_quant": "npu_rms_norm_quant npu_add_rms_norm_quant npu_add_rms_norm_dynamic_quant npu_swiglu_quant"

@@ -1,8 +1,8 @@
 """Matrix products with a collective before or after: the product and the collective one after the other, not overlapped.
-`hcom` is
-what get_hccl_comm_name() returned. comm_turn and comm_mode do not change values, and have no effect."""
+`hcom` is what get_hccl_comm_name() returned. comm_turn and comm_mode do not change values, and have no effect."""
 
 import torch
+from torch import distributed as dist
 
 from . import dtypes
 from ._communication import AllReduce, Gather, ReduceScatter, check_modes, exchange_equal, group_of
@@ -54,6 +54,19 @@ def _check_sum(name, reduce_op):
 
 def _empty(x, dtype=None):
     return x.new_empty(0, dtype=dtype or x.dtype)
+
+
+@op(
+    "_npu_distribute_barrier(Tensor x_ref, str group, int world_size, *, Tensor? time_out=None, Tensor? elastic_info=None) -> "
+    "Tensor"
+)
+def _npu_distribute_barrier(x_ref, group, world_size, *, time_out=None, elastic_info=None):
+    """A copy of x_ref that is ready when all ranks have called. The host does not wait."""
+    name = "_npu_distribute_barrier"
+    found = group_of(name, group, world_size)
+    refuse(name, time_out=time_out, elastic_info=elastic_info)
+    dist.all_reduce(torch.zeros(1, dtype=torch.int8, device=x_ref.device), group=found)
+    return x_ref.clone()
 
 
 @op(

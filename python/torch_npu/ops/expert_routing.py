@@ -345,17 +345,18 @@ def npu_moe_distribute_combine_add_rms_norm(
 
 
 _WINDOWS = "tokens are not written to windows in the memory of other ranks; use npu_moe_distribute_dispatch and ..._combine"
+_PHASES = "tokens are not sent in two phases; use npu_moe_distribute_dispatch_v2 and npu_moe_distribute_combine_v2"
 
 
-def _later(schema, does):
+def _later(schema, does, reason=_WINDOWS):
     name = schema[: schema.index("(")]
 
     def kernel(*_, **__):
-        raise NotImplementedError(f"torch_npu.{name} is not offered: {_WINDOWS}")
+        raise NotImplementedError(f"torch_npu.{name} is not offered: {reason}")
 
     kernel.__doc__ = does
     op(schema)(kernel)
-    PUBLIC[name] = not_offered(_WINDOWS)(PUBLIC[name])
+    PUBLIC[name] = not_offered(reason)(PUBLIC[name])
 
 
 _later(
@@ -370,4 +371,33 @@ _later(
     "Tensor actual_token_num, str group, int world_size, int[] token_info_table_shape, int[] token_data_shape, *, "
     "Tensor? attn_rank_table=None) -> ()",
     "Tokens, sent from devices of experts to those of attention.",
+)
+_COMMON = "str group_ep, int ep_world_size, int ep_rank_id, int moe_expert_num, *, "
+_SHARED = "int expert_shard_type=0, int shared_expert_num=1, int shared_expert_rank_num=0, "
+_later(
+    f"npu_moe_distribute_dispatch_setup(Tensor x, Tensor expert_ids, {_COMMON}Tensor? scales=None, Tensor? x_active_mask=None, "
+    f"{_SHARED}int quant_mode=0, int global_bs=0, int comm_type=0, str comm_alg='', int? y_dtype=None) -> "
+    "(Tensor, Tensor, Tensor)",
+    "The first phase of npu_moe_distribute_dispatch.",
+    _PHASES,
+)
+_later(
+    f"npu_moe_distribute_dispatch_teardown(Tensor x, Tensor y, Tensor expert_ids, Tensor comm_cmd_info, {_COMMON}{_SHARED}int "
+    "quant_mode=0, int global_bs=0, int expert_token_nums_type=1, int comm_type=0, str comm_alg='') -> "
+    "(Tensor, Tensor, Tensor, Tensor)",
+    "The second phase of npu_moe_distribute_dispatch.",
+    _PHASES,
+)
+_later(
+    f"npu_moe_distribute_combine_setup(Tensor expand_x, Tensor expert_ids, Tensor assist_info_for_combine, {_COMMON}{_SHARED}int "
+    "global_bs=0, int comm_quant_mode=0, int comm_type=0, str comm_alg='') -> (Tensor, Tensor)",
+    "The first phase of npu_moe_distribute_combine.",
+    _PHASES,
+)
+_later(
+    "npu_moe_distribute_combine_teardown(Tensor expand_x, Tensor quant_expand_x, Tensor expert_ids, Tensor expand_idx, Tensor "
+    f"expert_scales, Tensor comm_cmd_info, {_COMMON}Tensor? x_active_mask=None, Tensor? shared_expert_x=None, {_SHARED}int "
+    "global_bs=0, int comm_quant_mode=0, int comm_type=0, str comm_alg='') -> Tensor",
+    "The second phase of npu_moe_distribute_combine.",
+    _PHASES,
 )
