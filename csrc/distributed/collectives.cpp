@@ -1,6 +1,7 @@
 // Collectives with the same tensor on every rank: broadcast, all_reduce, reduce.
 #include <ATen/ops/empty.h>
 
+#include "distributed/call_notes.h"
 #include "distributed/data_types.h"
 #include "distributed/launch.h"
 #include "distributed/reduction.h"
@@ -24,12 +25,16 @@ at::Tensor gathered(const at::Tensor& tensor, int ranks, HcclComm comm, aclrtStr
 // A view of all elements in the order of memory.
 at::Tensor flat(const at::Tensor& tensor) { return tensor.as_strided({tensor.numel()}, {1}); }
 
-void all_reduce(const at::Tensor& tensor, const Reduction& reduction, int ranks, HcclComm comm, aclrtStream stream) {
-  if (reduction.is_bitwise()) return reduction.combine(gathered(tensor, ranks, comm, stream), flat(tensor));
+void all_reduce(const at::Tensor& given, const Reduction& reduction, int ranks, HcclComm comm, aclrtStream stream) {
+  note_call(given, reduction.note());
+  if (reduction.is_bitwise()) return reduction.combine(gathered(given, ranks, comm, stream), flat(given));
+  const bool widens = reduction.widens(given);
+  const at::Tensor tensor = widens ? given.to(at::kLong) : given;
   const WireType wire = wire_type(tensor.scalar_type(), "all_reduce");
   const at::Tensor input = reduction.prepare(tensor);
   HCCL_CALL(HcclAllReduce, input.data_ptr(), tensor.data_ptr(), count_of(tensor, wire), wire.type, reduction.op(), comm, stream);
   reduction.finish(tensor, ranks);
+  if (widens) given.copy_(tensor);
 }
 
 }  // namespace
@@ -41,6 +46,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::broadcast(std::vector<at::Tenso
   const WireType wire = wire_type(tensor.scalar_type(), "broadcast");
   Call call{c10d::OpType::BROADCAST, "hccl:broadcast", {tensor}, {tensor}, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
+    note_call(tensor);
     HCCL_CALL(HcclBroadcast, tensor.data_ptr(), count_of(tensor, wire), wire.type, static_cast<uint32_t>(opts.rootRank), comm,
               stream);
   });
@@ -74,19 +80,24 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce(std::vector<at::Tensor>&
   const at::Tensor tensor = check.single(tensors, "tensor");
   check.rank(opts.rootRank, "dst", getSize());
   const Reduction reduction(opts.reduceOp, tensor.scalar_type(), "reduce");
-  const WireType wire = wire_type(tensor.scalar_type(), "reduce");
   const bool is_root = opts.rootRank == getRank();
   Call call{c10d::OpType::REDUCE, "hccl:reduce", {tensor}, {tensor}, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
+    note_call(tensor, reduction.note());
     if (reduction.is_bitwise()) {
       const at::Tensor all = gathered(tensor, getSize(), comm, stream);
       if (is_root) reduction.combine(all, flat(tensor));
       return;
     }
-    const at::Tensor input = reduction.prepare(tensor);
-    HCCL_CALL(HcclReduce, input.data_ptr(), tensor.data_ptr(), count_of(tensor, wire), wire.type, reduction.op(),
+    const bool widens = reduction.widens(tensor);
+    const at::Tensor result = widens ? tensor.to(at::kLong) : tensor;
+    const at::Tensor input = reduction.prepare(result);
+    const WireType wire = wire_type(result.scalar_type(), "reduce");
+    HCCL_CALL(HcclReduce, input.data_ptr(), result.data_ptr(), count_of(result, wire), wire.type, reduction.op(),
               static_cast<uint32_t>(opts.rootRank), comm, stream);
-    if (is_root) reduction.finish(tensor, getSize());
+    if (!is_root) return;
+    reduction.finish(result, getSize());
+    if (widens) tensor.copy_(result);
   });
 }
 

@@ -69,7 +69,7 @@ std::string entry_of(const Operation& operation, uint64_t number, bool done) {
   std::ostringstream text;
   text << "{\"record_id\": " << number << ", \"pg_id\": " << quoted(group.name()) << ", \"process_group\": ["
        << quoted(group.name()) << ", " << quoted(group.description()) << "], \"rank\": " << group.rank()
-       << ", \"collective_seq_id\": " << (operation.is_message ? 0 : operation.sequence)
+       << ", \"group_size\": " << group.size() << ", \"collective_seq_id\": " << (operation.is_message ? 0 : operation.sequence)
        << ", \"p2p_seq_id\": " << (operation.is_message ? operation.sequence : 0)
        << ", \"is_p2p\": " << (operation.is_message ? "true" : "false")
        << ", \"profiling_name\": " << quoted(c10::str("hccl:", operation.name))
@@ -101,7 +101,7 @@ void FlightRecorder::add(const std::shared_ptr<Operation>& operation) {
   if (operations_.size() > size_) operations_.pop_front();
 }
 
-std::string FlightRecorder::to_json(bool only_active) const {
+std::string FlightRecorder::to_json(bool only_active, const std::string& reason) const {
   std::deque<std::shared_ptr<Operation>> operations;
   uint64_t number = 0;
   {
@@ -115,13 +115,14 @@ std::string FlightRecorder::to_json(bool only_active) const {
     if (!done || !only_active) entries += c10::str(entries.empty() ? "\n" : ",\n", entry_of(*operation, number, done));
     ++number;
   }
-  return c10::str("{\"version\": \"2.4\", \"comm_lib\": \"hccl\", \"entries\": [", entries, "]}\n");
+  const std::string why = reason.empty() ? "" : c10::str(", \"reason\": ", quoted(reason));
+  return c10::str("{\"version\": \"2.4\", \"comm_lib\": \"hccl\"", why, ", \"entries\": [", entries, "]}\n");
 }
 
-std::string FlightRecorder::dump(int global_rank) const {
+std::string FlightRecorder::dump(int global_rank, const std::string& reason) const {
   const std::string path = options().trace_file + std::to_string(global_rank);
   std::ofstream file(path);
-  file << to_json(false);
+  file << to_json(false, reason);
   file.close();
   return file.good() ? path : std::string();
 }

@@ -23,9 +23,9 @@ class C10_EXPORT FlightRecorder {
 
   void add(const std::shared_ptr<Operation>& operation);
   // The newest last. With `only_active`, without those that are done.
-  std::string to_json(bool only_active) const;
+  std::string to_json(bool only_active, const std::string& reason = {}) const;
   // Writes to_json() to TORCH_HCCL_DEBUG_INFO_TEMP_FILE and the rank. Returns the path; empty if that failed.
-  std::string dump(int global_rank) const;
+  std::string dump(int global_rank, const std::string& reason) const;
   // Forgets all operations.
   void clear();
 

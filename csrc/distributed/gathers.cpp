@@ -1,6 +1,7 @@
 // Collectives that move different parts to different ranks: gathers, scatters, and all_to_all.
 #include <ATen/ops/empty.h>
 
+#include "distributed/call_notes.h"
 #include "distributed/data_types.h"
 #include "distributed/launch.h"
 #include "distributed/parts.h"
@@ -17,6 +18,7 @@ namespace {
 void all_gather(const at::Tensor& output, const at::Tensor& input, const std::vector<uint64_t>& counts, HcclComm comm,
                 aclrtStream stream) {
   const WireType wire = wire_type(input.scalar_type(), "all_gather");
+  note_call(input);
   if (are_equal(counts)) {
     HCCL_CALL(HcclAllGather, input.data_ptr(), output.data_ptr(), count_of(input, wire), wire.type, comm, stream);
     return;
@@ -29,6 +31,7 @@ void all_gather(const at::Tensor& output, const at::Tensor& input, const std::ve
 void all_to_all(const at::Tensor& output, const std::vector<uint64_t>& output_counts, const at::Tensor& input,
                 const std::vector<uint64_t>& input_counts, HcclComm comm, aclrtStream stream) {
   const WireType wire = wire_type(input.scalar_type(), "all_to_all");
+  note_call(input);
   const std::vector<uint64_t> sent = scaled(input_counts, wire.factor), received = scaled(output_counts, wire.factor);
   const std::vector<uint64_t> sent_at = offsets_of(sent), received_at = offsets_of(received);
   HCCL_CALL(HcclAlltoAllV, input.data_ptr(), sent.data(), sent_at.data(), wire.type, output.data_ptr(), received.data(),
@@ -63,6 +66,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_allgather_base(at::Tensor& out
   const WireType wire = wire_type(input.scalar_type(), "all_gather_into_tensor");
   Call call{c10d::OpType::_ALLGATHER_BASE, "hccl:_all_gather_base", {input}, {output}, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
+    note_call(input);
     HCCL_CALL(HcclAllGather, input.data_ptr(), output.data_ptr(), count_of(input, wire), wire.type, comm, stream);
   });
 }
@@ -131,6 +135,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_into_tensor_coalesced
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const WireType wire = wire_type(inputs[i].scalar_type(), "all_gather_into_tensor_coalesced");
+      note_call(inputs[i]);
       HCCL_CALL(HcclAllGather, inputs[i].data_ptr(), outputs[i].data_ptr(), count_of(inputs[i], wire), wire.type, comm, stream);
     }
   });
@@ -187,6 +192,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::scatter(std::vector<at::Tensor>
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
     at::Tensor all = output;
     if (is_root) all = Parts(list).filled();
+    note_call(output);
     HCCL_CALL(HcclScatter, all.data_ptr(), output.data_ptr(), count_of(output, wire), wire.type,
               static_cast<uint32_t>(opts.rootRank), comm, stream);
   });

@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "core/exit_report.h"
 #include "core/stream/wait.h"
+#include "distributed/watchdog.h"
 
 namespace torch_npu::distributed {
 namespace {
@@ -45,8 +46,10 @@ class AbortReasons {
 };
 
 [[maybe_unused]] const bool annotates = [] {
-  acl::set_annotator(acl::AnnotatorPlace::kGroup,
-                     [](aclError, const char*, const std::string& text) { return AbortReasons::get().find(text); });
+  acl::set_annotator(acl::AnnotatorPlace::kGroup, [](aclError, const char*, const std::string& text) {
+    if (text.find("Hccl") != std::string::npos) program_took_notice();
+    return AbortReasons::get().find(text);
+  });
   return true;
 }();
 
@@ -101,6 +104,7 @@ void Group::check_usable(const char* op) const {
     TORCH_CHECK(!is_closed_, op, ": the process group '", name_, "' of the backend hccl was destroyed");
     return;
   }
+  program_took_notice();
   const std::lock_guard lock(mutex_);
   C10_THROW_ERROR(DistBackendError, c10::str(op, ": the process group '", name_, "' cannot be used after a failure: ", failure_,
                                              ". Destroy the group with destroy_process_group(), and make a new one."));
@@ -188,15 +192,18 @@ void Group::shutdown() {
     const std::lock_guard lock(mutex_);
     if (std::exchange(is_closed_, true)) return;
   }
+  program_took_notice();
   FirstFailure failure;
   if (!process_ends()) failure.attempt([this] { wait_to_leave(); });
   for (const auto& communicator : communicators()) communicator->destroy();
+  review_operations();
   failure.rethrow();
 }
 
 void Group::reinit(bool rebuild) {
   const std::lock_guard launch(launch_lock_);
   if (!rebuild) return check_usable("reinit_process_group with rebuild_link=False");
+  program_took_notice();
   if (!has_failed()) wait();
   abort("the program called reinit_process_group");
   const std::lock_guard lock(mutex_);
@@ -206,6 +213,7 @@ void Group::reinit(bool rebuild) {
   error_.store(c10d::ErrorType::SUCCESS);
   ++generation_;
   meetings_ = 0;
+  review_operations();
 }
 
 std::string Group::compare_ranks(const std::string& text) {

@@ -17,16 +17,19 @@
 
 #include "distributed/communicator.h"
 #include "distributed/group_options.h"
+#include "distributed/work.h"
 
 namespace torch_npu::distributed {
 
 // Messages that were issued between startCoalescing() and endCoalescing().
 struct Batch {
   std::vector<HcclSendRecvItem> items;
+  std::vector<at::Tensor> tensors;  // of the items
   std::vector<at::Tensor> sent, received;
   std::vector<std::pair<int, bool>> directions;  // rank, and whether it is sent to
   c10::DeviceIndex device = -1;                  // -1: nothing was issued yet
   bool has_collectives = false;
+  std::vector<c10::intrusive_ptr<BatchedWork>> works;  // what the messages returned
 };
 
 class Group {

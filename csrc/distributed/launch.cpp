@@ -1,11 +1,13 @@
 #include "distributed/launch.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/ScopeExit.h>
 
 #include "core/graph/graph.h"
 #include "core/guard.h"
 #include "core/stream/launch_trace.h"
 #include "core/stream/open_captures.h"
+#include "distributed/call_notes.h"
 #include "distributed/flight_recorder.h"
 #include "distributed/watchdog.h"
 
@@ -104,7 +106,10 @@ c10::intrusive_ptr<c10d::Work> launch(const std::shared_ptr<Group>& group, Call 
     // In a capture the graph has the order, and events of other streams cannot be waited for.
     if (is_captured) order_replays(group, call, communicator, current);
     if (!is_captured) for_orders(call, *communicator, [&](StreamOrder& order) { order.enter(stream); });
-    body(communicator->handle(), stream.stream());
+    {
+      const auto forget = c10::make_scope_exit([] { forget_notes(); });
+      body(communicator->handle(), stream.stream());
+    }
     if (!is_captured) for_orders(call, *communicator, [&](StreamOrder& order) { order.leave(stream); });
     operation->mark_done();
   }

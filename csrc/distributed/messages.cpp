@@ -1,6 +1,7 @@
 // Messages between two ranks, and batches of them.
 #include <algorithm>
 
+#include "distributed/call_notes.h"
 #include "distributed/data_types.h"
 #include "distributed/launch.h"
 #include "distributed/tensor_checks.h"
@@ -29,6 +30,7 @@ void add_to_batch(Batch& batch, const HcclSendRecvItem& item, const at::Tensor& 
   const bool is_send = item.sendRecvType == HCCL_SEND;
   batch.device = tensor.device().index();
   batch.items.push_back(item);
+  batch.tensors.push_back(tensor);
   (is_send ? batch.sent : batch.received).push_back(tensor);
   const std::pair<int, bool> direction{static_cast<int>(item.remoteRank), is_send};
   if (std::find(batch.directions.begin(), batch.directions.end(), direction) == batch.directions.end()) {
@@ -46,6 +48,7 @@ c10::intrusive_ptr<c10d::Work> launch_batch(const std::shared_ptr<Group>& group,
             .is_batch = true};
   return launch(group, std::move(call), [&](HcclComm comm, aclrtStream stream) {
     if (batch.items.empty()) return;
+    for (const at::Tensor& tensor : batch.tensors) note_call(tensor);
     HCCL_CALL(HcclBatchSendRecv, batch.items.data(), static_cast<uint32_t>(batch.items.size()), comm, stream);
   });
 }
@@ -60,7 +63,7 @@ c10::intrusive_ptr<c10d::Work> launch_message(const std::shared_ptr<Group>& grou
     const std::lock_guard lock(group->launch_lock());
     if (group->batch().has_value()) {
       add_to_batch(*group->batch(), item, tensor);
-      return c10::make_intrusive<BatchedWork>(group->rank(), type);
+      return group->batch()->works.emplace_back(c10::make_intrusive<BatchedWork>(group->rank(), type));
     }
   }
   TORCH_CHECK_VALUE(peer != group->rank(), op, ": argument '", is_send ? "dst" : "src", "' is the rank of this process (", peer,
@@ -69,6 +72,7 @@ c10::intrusive_ptr<c10d::Work> launch_message(const std::shared_ptr<Group>& grou
       .type = type, .title = is_send ? "hccl:send" : "hccl:recv", .inputs = {}, .outputs = {}, .directions = {{peer, is_send}}};
   (is_send ? call.inputs : call.outputs) = {tensor};
   return launch(group, std::move(call), [&](HcclComm comm, aclrtStream stream) {
+    note_call(tensor);
     if (is_send) {
       HCCL_CALL(HcclSend, item.buf, item.count, item.dataType, item.remoteRank, comm, stream);
     } else {
@@ -120,7 +124,10 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::endCoalescing() {
     collectives.device = device;
     launch_batch(group_, std::move(collectives))->wait();
   }
-  return launch_batch(group_, std::move(batch));
+  const std::vector<c10::intrusive_ptr<BatchedWork>> works = std::move(batch.works);
+  const c10::intrusive_ptr<c10d::Work> work = launch_batch(group_, std::move(batch));
+  for (const c10::intrusive_ptr<BatchedWork>& each : works) each->launched_with(work);
+  return work;
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::batch_isend_irecv(std::vector<std::string>& op_type,

@@ -1,6 +1,8 @@
 // Collectives in which each rank gets a part of the reduction.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
+#include "distributed/call_notes.h"
 #include "distributed/data_types.h"
 #include "distributed/launch.h"
 #include "distributed/parts.h"
@@ -15,8 +17,12 @@ using namespace torch_npu::distributed;
 namespace {
 
 // Parts of `input`, of `counts` elements each, one for each rank.
-void reduce_parts(const at::Tensor& output, const at::Tensor& input, const std::vector<uint64_t>& counts,
+void reduce_parts(const at::Tensor& result, const at::Tensor& given, const std::vector<uint64_t>& counts,
                   const Reduction& reduction, HcclComm comm, aclrtStream stream) {
+  note_call(given, reduction.note());
+  const bool widens = reduction.widens(given);
+  const at::Tensor input = widens ? given.to(at::kLong) : given;
+  const at::Tensor output = widens ? at::empty_like(result, result.options().dtype(at::kLong)) : result;
   const WireType wire = wire_type(input.scalar_type(), "reduce_scatter");
   const auto ranks = static_cast<int64_t>(counts.size());
   const std::vector<uint64_t> wire_counts = scaled(counts, wire.factor), offsets = offsets_of(wire_counts);
@@ -36,6 +42,7 @@ void reduce_parts(const at::Tensor& output, const at::Tensor& input, const std::
               reduction.op(), comm, stream);
   }
   reduction.finish(output, ranks);
+  if (widens) result.copy_(output);
 }
 
 }  // namespace

@@ -72,6 +72,15 @@ Reduction::Reduction(const c10d::ReduceOp& reduce_op, c10::ScalarType type, cons
   TORCH_CHECK(factor_, op, ": PREMUL_SUM has no factor; make the operator with torch.distributed._make_nccl_premul_sum(factor)");
 }
 
+const char* Reduction::note() const {
+  const bool is_known = type_ == Type::SUM || type_ == Type::PRODUCT || type_ == Type::MIN || type_ == Type::MAX;
+  return is_known ? "" : name_of(type_);
+}
+
+bool Reduction::widens(const at::Tensor& tensor) const {
+  return type_ == Type::AVG && c10::isIntegralType(tensor.scalar_type(), false) && tensor.element_size() < 8;
+}
+
 at::Tensor Reduction::prepare(const at::Tensor& input) const {
   if (!factor_) return input;
   if (!factor_->tensor_factor.defined()) return at::mul(input, factor_->double_factor);

@@ -7,7 +7,7 @@
 //
 // | operator | how |
 // | SUM, PRODUCT, MIN, MAX | libhccl. SUM of bool is MAX and PRODUCT of bool is MIN, so that the result is 0 or 1 |
-// | AVG | SUM, then a division; that of integers rounds towards 0 |
+// | AVG | SUM, then a division; that of integers rounds towards 0. Integers of less than 64 bits are added as int64 |
 // | PREMUL_SUM | a product, then SUM |
 // | BAND, BOR, BXOR | not an operator of libhccl: the caller gathers the inputs of all ranks, and combine() reduces them |
 //
@@ -31,6 +31,11 @@ class Reduction {
   bool is_bitwise() const { return is_bitwise_; }
   // Not for bitwise operators.
   HcclReduceOp op() const { return op_; }
+
+  // The name of an operator that libhccl does not have; empty for others.
+  const char* note() const;
+  // Whether the tensor must be reduced as int64: the sum of an average may not fit into a smaller integer type.
+  bool widens(const at::Tensor& tensor) const;
 
   // The input, or a scaled copy of it.
   at::Tensor prepare(const at::Tensor& input) const;

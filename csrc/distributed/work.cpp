@@ -9,6 +9,7 @@
 #include "core/stream/sync_debug.h"
 #include "core/stream/wait.h"
 #include "distributed/group.h"
+#include "distributed/watchdog.h"
 
 namespace torch_npu::distributed {
 
@@ -47,8 +48,15 @@ void WorkHCCL::synchronize() {
   if (current == operation_->caller || operation_->is_captured) operation_->release();  // else the watchdog does
 }
 
+void WorkHCCL::rethrow_failure() const {
+  if (const std::exception_ptr failure = exception()) {
+    program_took_notice();
+    std::rethrow_exception(failure);
+  }
+}
+
 bool WorkHCCL::wait(std::chrono::milliseconds timeout) {
-  if (const std::exception_ptr failure = exception()) std::rethrow_exception(failure);
+  rethrow_failure();
   if (!operation_->group->has_failed()) synchronize();
   const bool blocks = operation_->blocks_host || options().blocking_wait || timeout != kNoTimeout;
   if ((blocks && !operation_->is_captured) || operation_->group->has_failed()) wait_on_host(timeout);
@@ -56,6 +64,7 @@ bool WorkHCCL::wait(std::chrono::milliseconds timeout) {
 }
 
 void WorkHCCL::abort() {
+  program_took_notice();
   const std::string reason = c10::str(operation_->describe_fully(), " was aborted by the program");
   operation_->group->fail(reason, c10d::ErrorType::COMM_ERROR);
   operation_->group->abort(reason);
@@ -68,7 +77,8 @@ bool WorkHCCL::wait_for_a_moment() {
   } catch (const WaitUnfinished&) {
     throw;
   } catch (const c10::Error& error) {
-    if (const std::exception_ptr known = exception()) std::rethrow_exception(known);
+    rethrow_failure();
+    program_took_notice();
     operation_->fail_now(c10::str("failed: ", error.what_without_backtrace()));
   }
 }
@@ -77,7 +87,7 @@ void WorkHCCL::wait_on_host(std::chrono::milliseconds timeout) {
   report_sync("Work.wait()", "it waits for a collective on the host");
   const auto start = std::chrono::steady_clock::now();
   while (!wait_for_a_moment()) {
-    if (const std::exception_ptr failure = exception()) std::rethrow_exception(failure);
+    rethrow_failure();
     if (timeout != kNoTimeout && std::chrono::steady_clock::now() - start >= timeout) {
       C10_THROW_ERROR(DistBackendError, c10::str(operation_->describe_fully(), " is not done after ", timeout.count(),
                                                  " ms, the timeout of wait(). It goes on; another rank may not have called it."));
@@ -88,13 +98,9 @@ void WorkHCCL::wait_on_host(std::chrono::milliseconds timeout) {
   after_synchronize();
 }
 
-void BatchedWork::synchronize() {
-  TORCH_CHECK(false, "this message is part of a batch; wait for the work that endCoalescing() or batch_isend_irecv() returns");
-}
-
-bool BatchedWork::wait(std::chrono::milliseconds) {
-  synchronize();
-  return false;
+c10d::Work& BatchedWork::batch() const {
+  TORCH_CHECK(batch_, "this message is part of a batch; wait for it after endCoalescing()");
+  return *batch_;
 }
 
 }  // namespace torch_npu::distributed

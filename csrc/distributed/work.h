@@ -39,6 +39,7 @@ class WorkHCCL : public c10d::Work {
 
  private:
   void complete_future();
+  void rethrow_failure() const;
   void wait_on_host(std::chrono::milliseconds timeout);
   bool wait_for_a_moment();
 
@@ -47,14 +48,21 @@ class WorkHCCL : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// For a message that was issued between startCoalescing() and endCoalescing(): the work of the batch is what can be waited for.
+// A message that was issued between startCoalescing() and endCoalescing(). It is done with its batch, and cannot be waited for
+// before endCoalescing().
 class BatchedWork : public c10d::Work {
  public:
   using c10d::Work::Work;
 
-  bool isCompleted() override { return false; }
-  void synchronize() override;
-  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  bool isCompleted() override { return batch_ && batch_->isCompleted(); }
+  void synchronize() override { batch().synchronize(); }
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override { return batch().wait(timeout); }
+  void launched_with(c10::intrusive_ptr<c10d::Work> batch) { batch_ = std::move(batch); }
+
+ private:
+  c10d::Work& batch() const;
+
+  c10::intrusive_ptr<c10d::Work> batch_;
 };
 
 }  // namespace torch_npu::distributed
