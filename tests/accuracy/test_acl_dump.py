@@ -88,6 +88,9 @@ def test_views_of_every_layout_are_written_in_their_order(tmp_path, layout):
     cpu, npu = pair(layout)
     with Dump(tmp_path, dump_list=["Neg"]) as dump:
         result = -npu
+    if layout == "empty":  # nothing is launched for it
+        assert not dump.files
+        return
     arrays = converted(tmp_path, dump, tmp_path / "numpy")
     np.testing.assert_array_equal(arrays["input.0"], numpy_of(cpu))
     np.testing.assert_array_equal(arrays["output.0"], numpy_of(result))
