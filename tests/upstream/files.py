@@ -17,6 +17,10 @@ from pathlib import Path
 
 from tests.ops.runner import Result
 
+from . import distributed
+
+NO_COLLECTIVE = "passed without a collective of hccl"
+
 
 @dataclasses.dataclass
 class Collected(Result):
@@ -61,7 +65,11 @@ class Files:
         self._classes = {}
 
     def collect(self, file):
-        """Sets `tests` to the file's tests for npu, sorted by name."""
+        """Sets `tests` to the file's tests for npu, sorted by name. It fails if the file cannot be loaded."""
+        try:
+            self._load(file)
+        except (Exception, SystemExit):
+            return Collected("failed", traceback.format_exc())
         return Collected(
             "passed",
             tests=[
@@ -72,9 +80,19 @@ class Files:
         )
 
     def execute(self, id):
+        """Skips a distributed test that called no collective of hccl, although it passed."""
         file, name, method = id.split("::")
         outcome = Outcome()
-        unittest.TestSuite([self._load(file)[name](method)]).run(outcome)
+        cls = self._load(file)[name]
+        tests = unittest.TestSuite([cls(method)])
+        if not distributed.is_distributed(file):
+            tests.run(outcome)
+            return outcome.result
+        distributed.start_anew(cls)
+        with distributed.Collectives() as collectives:
+            tests.run(outcome)
+        if outcome.result.status == "passed" and not collectives.count:
+            return Result("skipped", NO_COLLECTIVE, 1)
         return outcome.result
 
     def _load(self, file):
@@ -90,6 +108,8 @@ class Files:
         from torch.testing._internal import common_device_type, common_optimizers
 
         base = common_device_type.PrivateUse1TestBase
+        if distributed.is_distributed(file):
+            distributed.teach()
         base.setUpClass()  # without it the first class is named differently
         for optimizer in common_optimizers.optim_db:
             if "cuda" in optimizer.supports_fused_on and "npu" not in optimizer.supports_fused_on:
@@ -102,8 +122,16 @@ class Files:
         spec = importlib.util.spec_from_file_location(path.stem, path)
         module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
+        if distributed.is_distributed(file):
+            distributed.teach_module(module)
+
+        def is_chosen(cls):
+            if distributed.is_distributed(file):
+                return distributed.has_ranks(cls)
+            return issubclass(cls, base) and cls is not base
+
         return {
             name: cls
             for name, cls in vars(module).items()
-            if isinstance(cls, type) and issubclass(cls, base) and cls is not base and cls.__module__ == module.__name__
+            if isinstance(cls, type) and cls.__module__ == module.__name__ and is_chosen(cls)
         }

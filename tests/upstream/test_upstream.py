@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 FILE = """
@@ -77,3 +79,56 @@ def test_a_file_that_the_checkout_lacks_is_named(tmp_path):
     done = upstream(checkout(tmp_path), "test_small", "test_absent")
     assert done.returncode == 2
     assert f"{tmp_path}/test has no test_absent.py" in done.stderr
+
+
+RANKS_FILE = """
+import unittest
+import torch
+from torch import distributed as dist
+from torch.testing._internal.common_distributed import MultiProcessTestCase, requires_nccl, skip_if_lt_x_gpu
+from torch.testing._internal.common_fsdp import FSDPTest, get_devtype
+
+
+class TestRanks(FSDPTest):
+    @skip_if_lt_x_gpu(2)
+    def test_sum(self):
+        x = torch.full((2,), float(self.rank), device=get_devtype())
+        dist.all_reduce(x)
+        self.assertEqual(x.device, torch.device("npu", self.rank))
+        self.assertEqual(x.tolist(), [6.0, 6.0])
+
+    def test_wrong(self):
+        dist.all_reduce(torch.ones(1, device=get_devtype()))
+        self.assertEqual(self.rank, 0)
+
+    def test_alone(self):
+        self.assertEqual(self.world_size, 4)
+
+    @unittest.skip("not for this device")
+    def test_skipped(self):
+        self.fail("runs")
+"""
+
+
+def test_distributed_tests_count_if_they_called_hccl(tmp_path):
+    (tmp_path / "test" / "distributed").mkdir(parents=True)
+    (tmp_path / "test" / "distributed" / "test_ranks.py").write_text(RANKS_FILE)
+    report = tmp_path / "report"
+    done = upstream(tmp_path, "distributed/test_ranks", "--report", report)
+    assert done.returncode == 1, done.stderr
+    text = report.read_text()
+    row = next(line for line in text.splitlines() if line.startswith("distributed/test_ranks.py  "))
+    assert row.split()[1:5] == ["1", "1", "0", "2"], text
+    assert "TestRanks::test_wrong: failed" in text and "Expected 0 but got" in text
+    assert "TestRanks::test_skipped: failed: skipped: not for this device" in text
+    assert "test_alone" not in text
+
+
+@pytest.mark.full
+@pytest.mark.skipif("PYTORCH_CHECKOUT" not in os.environ, reason="PYTORCH_CHECKOUT names no checkout of PyTorch")
+def test_a_sample_of_the_distributed_tests_passes(tmp_path):
+    report = tmp_path / "report"
+    done = upstream(os.environ["PYTORCH_CHECKOUT"], "distributed", "--count", 300, "--seed", 0, "--report", report)
+    assert done.returncode == 0, done.stderr + report.read_text()
+    passed, failed, known = map(int, report.read_text().splitlines()[-1].split()[1:4])
+    assert passed >= 0.95 * (passed + failed + known) > 0

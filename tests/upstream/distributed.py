@@ -1,0 +1,192 @@
+"""Teaches PyTorch's helpers of distributed tests about npu and hccl, and counts the collectives of a test.
+
+    teach()                                  # before the test file is imported, in a process that has used no device
+    with Collectives() as collectives:
+        ...                                  # runs a test; its ranks are forks of this process
+    collectives.count                        # of the rank that called hccl most often
+
+The helpers know CUDA, XPU and HPU by name: for any other device they run a test on the CPU, or skip it.
+"""
+
+import ctypes
+import functools
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+RANKS = 4
+PR_SET_PDEATHSIG = 1
+RECORDER = {"TORCH_HCCL_TRACE_BUFFER_SIZE": "1"}  # numbers the collectives; set before torch_npu is imported
+_FOLDER = "TORCH_NPU_TESTS_COLLECTIVES"  # where the ranks write how many collectives they called
+
+
+def is_distributed(file):
+    return file.startswith("distributed/")
+
+
+def has_ranks(cls):
+    """Whether the tests of the class run on several processes. Others have threads as ranks, or no communication at all."""
+    from torch.testing._internal import common_distributed as common
+    from torch.testing._internal.distributed._tensor import common_dtensor
+
+    local = (common_dtensor.LocalDTensorTestBase, common_dtensor.LocalDTensorContinuousTestBase)
+    return issubclass(cls, (common.MultiProcessTestCase, common.MultiProcContinuousTest)) and not issubclass(cls, local)
+
+
+def preload():
+    """Imports what takes seconds, before the processes that run the tests are forked."""
+    import torch_npu  # noqa: F401
+    from torch.testing._internal import common_device_type, common_distributed, common_fsdp, common_optimizers  # noqa: F401
+    from torch.testing._internal.distributed._tensor import common_dtensor  # noqa: F401
+
+
+def teach():
+    import torch
+    from torch.testing._internal import common_cuda, common_device_type
+    from torch.testing._internal import common_distributed as common
+    from torch.testing._internal.distributed._tensor import common_dtensor
+
+    os.environ["PYTORCH_TESTING_DEVICE_FOR_CUSTOM"] = "npu"  # classes that name the devices that they are for
+    torch.multiprocessing.set_start_method("fork", force=True)  # a new process would import torch and the file again
+    common.MultiProcessTestCase._spawn_processes = _fork_processes
+    common.MultiProcessTestCase.run_test = _ends_with_parent(_counted(common.MultiProcessTestCase.run_test))
+    one = common.MultiProcContinuousTest
+    one._worker_loop = classmethod(_ends_with_parent(_on_own_device(one._worker_loop.__func__)))
+    common.DistributedTestBase.create_pg = _on_own_device(common.DistributedTestBase.create_pg)
+    common_dtensor.DTensorTestBase.init_pg = _on_own_device(common_dtensor.DTensorTestBase.init_pg)
+    one._run_test_given_id = classmethod(_counted(one._run_test_given_id.__func__))
+    common.HAS_ACCELERATOR = True
+    common.DDP_RANK_DEVICES.append("npu")
+    common.requires_accelerator_dist_backend = lambda backends=None: lambda decorated: decorated
+    common.skip_if_lt_x_gpu = _skip_if_lt_x_gpu
+    common_dtensor.skip_if_lt_x_gpu = _skip_if_lt_x_gpu
+    common.at_least_x_gpu = lambda number: torch.npu.device_count() >= number
+    common.skip_if_no_gpu = lambda function: function
+    common.DistributedTestBase.backend = _backend(common.DistributedTestBase.backend)
+    common_cuda.PLATFORM_SUPPORTS_MEM_EFF_ATTENTION = common_cuda.PLATFORM_SUPPORTS_FUSED_ATTENTION = True
+    common_device_type.PrivateUse1TestBase.setUpClass = classmethod(_set_up_class)
+    _teach_fsdp()
+
+
+def _set_up_class(cls):
+    """As PyTorch's, which uses the device: the ranks are forks of this process."""
+    import torch
+
+    cls.device_type, cls.device_mod, cls.primary_device = "npu", torch.npu, "npu:0"
+
+
+def start_anew(cls):
+    """Lets a class whose ranks live for all its tests start them again: tests run one by one."""
+    if hasattr(cls, "_processes_spawned"):
+        cls._processes_spawned = cls.poison_pill = False
+
+
+def teach_module(module):
+    """Replaces what a test file chose for devices that it knows."""
+    for name, known, own in (("DEVICE", "cuda", "npu"), ("BACKEND", "gloo", "hccl")):
+        if getattr(module, name, None) == known:
+            setattr(module, name, own)
+
+
+def _teach_fsdp():
+    from torch.testing._internal import common_fsdp
+
+    common_fsdp.DEVICE_TYPE, common_fsdp.DISTRIBUTED_BACKEND, common_fsdp.DEVICE_COUNT = "npu", "hccl", RANKS
+    common_fsdp.FSDPTestContinuous.world_size = RANKS
+    common_fsdp.TEST_CUDA = True  # read by the ranks only: each selects the device of its number
+
+
+def _fork_processes(self):
+    import torch
+
+    self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+
+def _ends_with_parent(run):
+    """The runner kills a process whose test hangs; its ranks end then."""
+
+    @functools.wraps(run)
+    def ending(*args, **kwargs):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        return run(*args, **kwargs)
+
+    return ending
+
+
+def _skip_if_lt_x_gpu(number, *, allow_cpu=False):
+    import torch
+    from torch.testing._internal import common_distributed as common
+
+    def decorator(function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            if torch.npu.device_count() >= number:
+                return function(*args, **kwargs)
+            return sys.exit(common.TEST_SKIPS[f"multi-gpu-{number}"].exit_code)
+
+        return wrapper
+
+    return decorator
+
+
+def _on_own_device(start):
+    """The helpers select the device of a rank for groups of a backend that they know. The rank is that of a test or of its class,
+    or the first argument."""
+
+    @functools.wraps(start)
+    def selecting(one, *args, **kwargs):
+        import torch
+
+        rank = getattr(one, "rank", -1)
+        rank = rank if isinstance(rank, int) and rank >= 0 else args[0]
+        torch.npu.set_device(rank % torch.npu.device_count())
+        return start(one, *args, **kwargs)
+
+    return selecting
+
+
+def _backend(known):
+    @functools.wraps(known)
+    def backend(self, device):
+        return "hccl" if "npu" in str(device) else known(self, device)
+
+    return backend
+
+
+def _called():
+    """The number of collectives that this process called."""
+    import torch_npu
+
+    entries = json.loads(torch_npu._C._distributed_c10d._dump_hccl_trace_json(True, False))["entries"]
+    return max((entry["record_id"] + 1 for entry in entries), default=0)
+
+
+def _counted(run):
+    """Runs a test on a rank, and writes the number of its collectives to the folder."""
+
+    @functools.wraps(run)
+    def counting(*args, **kwargs):
+        begin = _called()
+        try:
+            return run(*args, **kwargs)
+        finally:
+            Path(os.environ[_FOLDER], str(os.getpid())).write_text(str(_called() - begin))
+
+    return counting
+
+
+class Collectives:
+    count = 0
+
+    def __enter__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="torch_npu_upstream")
+        os.environ[_FOLDER] = self._folder.name
+        return self
+
+    def __exit__(self, *_):
+        # A rank that is killed while it writes leaves an empty file.
+        self.count = max((int(file.read_text() or 0) for file in Path(self._folder.name).iterdir()), default=0)
+        self._folder.cleanup()
