@@ -5,7 +5,8 @@
     scripts/bench dump --json results.json also writes the numbers there
 
 "statistics" is a step within torch_npu.capture.Capture, from its start until dump.json is on the disk. "step" is the step alone,
-without start and end of the capture. "off" is a step after captures have ended, against those before the first one. The exit status is 1 if a bar is missed.
+without start and end of the capture. "off" is a step after captures have ended, against those before the first one.
+The exit status is 1 if a bar is missed.
 """
 
 import argparse

@@ -106,6 +106,7 @@ void bind_capture(py::module_& module) {
                              })
       .def_readonly("shape", &CapturedTensor::sizes)
       .def_readonly("stride", &CapturedTensor::strides)
+      .def_readonly("requires_grad", &CapturedTensor::requires_grad)
       .def_readonly("missing", &CapturedTensor::missing)
       .def_property_readonly(
           "dtype",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import h5py
@@ -13,6 +14,8 @@ CODES = {"float32": 1, "float16": 10, "int64": 7, "int32": 6, "bool": 9, "float6
 def write_h5(path: Path, ops, modules=None) -> Path:
     """`ops`: (name, number, {argument: array}, {result: array})."""
     with h5py.File(path, "w") as file:
+        if modules:
+            file.attrs["Places"] = json.dumps({number: [module, "train.py:1 in step"] for number, module in modules.items()})
         for name, number, inputs, outputs in ops:
             for side, values in (("input", inputs), ("output", outputs)):
                 for argument, value in values.items():
@@ -27,8 +30,6 @@ def write_h5(path: Path, ops, modules=None) -> Path:
                         for key, code in codes.items():
                             item.attrs[key] = np.int32(code)
                         item.attrs["Stride"] = np.asarray(each.strides, np.int64) // each.itemsize
-            if modules:
-                file[f"/{name}/{number}"].attrs["Module"] = modules[number]
     return path
 
 

@@ -103,6 +103,21 @@ def test_types_and_shapes_that_do_not_match_have_a_reason(tmp_path):
     ]  # fmt: skip
 
 
+def test_an_index_may_follow_from_rounding_of_the_inputs(tmp_path):
+    x = np.linspace(0, 1, 100, dtype=np.float32)
+    index = np.arange(100)
+    wrong = index.copy()
+    wrong[7] += 1
+    near = x * np.float32(1 + 2**-22)
+    golden = [("sort", 1, {"self": x}, {"indices": index})]
+    status, _, data = run(tmp_path, [("sort", 1, {"self": near}, {"indices": wrong})], golden)
+    assert status == 0 and data["counts"]["warning"] == 1
+    for folder, given, found in (("equal", x, wrong), ("many", near, index + 1)):
+        (tmp_path / folder).mkdir()
+        status, _, data = run(tmp_path / folder, [("sort", 1, {"self": given}, {"indices": found})], golden)
+        assert status == 1 and data["first"]["name"] == "sort"
+
+
 def test_numbers_are_those_of_the_formulas(tmp_path):
     golden, mine = np.array([1.0, 2.0, 0.0, 4.0]), np.array([1.0, 2.5, 1.0, 4.0])
     _, rows, _ = run(tmp_path, [("a", 1, {}, {"r": mine})], [("a", 1, {}, {"r": golden})])

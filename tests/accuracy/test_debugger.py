@@ -97,6 +97,18 @@ def test_level_of_modules(tmp_path):
     assert {"Module.head.Linear.forward.0", "Module.head.Linear.backward.0", "Module.Net.forward.0"} <= set(data)
 
 
+def test_recording_itself_is_not_recorded(tmp_path):
+    for task in ("statistics", "tensor", "overflow_check"):
+        train(PrecisionDebugger(task=task, dump_path=tmp_path / task, level="mix"))
+    for task in ("statistics", "tensor"):
+        data = load(tmp_path / task / "step0/rank0")["data"]
+        functions = {name.rpartition(".")[0].rpartition(".")[0] for name in data if not name.startswith("Module.")}
+        assert functions == {"Functional.linear", "Functional.relu", "Tensor.mul", "Tensor.sum"}
+        linear = data["Functional.linear.0.forward"]
+        assert [each["requires_grad"] for each in linear["input_args"]] == [False, True, True]
+        assert linear["output"][0]["requires_grad"] is True
+
+
 def test_steps_lists_and_modes(tmp_path):
     config = tmp_path / "config.json"
     settings = {"list": ["linear"], "data_mode": ["forward", "output"], "scope": []}

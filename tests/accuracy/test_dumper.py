@@ -1,5 +1,6 @@
 """torch.utils.dumper: files, replays, overflows, and what happens where it cannot write."""
 
+import json
 import os
 import signal
 import subprocess
@@ -67,7 +68,12 @@ def test_a_dump_has_operators_and_backward_nodes_with_their_values(device, tmp_p
         backward = file["AddmmBackward0"][str(found["AddmmBackward0"][0])]
         assert backward["input/grad_0"].shape == (2, 5)
         assert backward["output/result_0"].shape == (5,)
-        assert "test_dumper.py" in linear.attrs["Line"]
+        assert int(weight.attrs["DeviceType"]) == (10 if device == "npu" else 0)
+        module, line = json.loads(file.attrs["Places"])[linear.name.rpartition("/")[2]]
+        assert module == "Linear" and "test_dumper.py" in line
+        groups = []
+        file.visititems(lambda name, item: groups.append(name) if hasattr(item, "keys") and item.attrs else None)
+        assert not groups, "msaccucmp takes a group with attributes for a dataset"
 
 
 @pytest.mark.parametrize(("golden", "mine"), [("cpu", "npu"), ("npu", "cpu")])

@@ -22,6 +22,7 @@ struct CapturedTensor {
   std::vector<int64_t> strides;
   at::ScalarType dtype;
   c10::Device device;
+  bool requires_grad = false;
   std::string missing;  // why there are neither values nor statistics; empty otherwise
 
   std::shared_ptr<StatisticsBatch> batch;  // null: no statistics

@@ -1,6 +1,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
 #include <cmath>
@@ -259,7 +259,12 @@ void begin_node(CallContext& context, const at::RecordFunction& function) {
   ActiveCapture& capture = *context.capture;
   if (!capture.options.backward) return;
   const auto inputs = function.inputs();
-  Arguments call{function.name(), true, {}, std::vector<c10::IValue>(inputs.begin(), inputs.end())};
+  const std::string_view full = function.name();  // "AddmmBackward0", "torch::autograd::AccumulateGrad"
+  const size_t space = full.rfind("::");
+  Arguments call{std::string(space == full.npos ? full : full.substr(space + 2)),
+                 true,
+                 {},
+                 std::vector<c10::IValue>(inputs.begin(), inputs.end())};
   if (!capture.chooses(call.name)) return;
   std::string module = capture.options.places ? module_of(capture, function) : std::string();
   if (!chooses_module(capture, module)) return;

@@ -45,6 +45,7 @@ PlainCalls::PlainCalls() : guard_(kIncluded, kExcluded) {}
 
 CapturedTensorPtr describe(const at::Tensor& tensor) {
   auto captured = std::make_shared<CapturedTensor>(tensor.scalar_type(), tensor.device());
+  captured->requires_grad = tensor.requires_grad();
   if (const char* reason = why_unreadable(tensor)) captured->missing = reason;
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() || tensor.is_nested()) return captured;
   captured->sizes = tensor.sizes().vec();
@@ -147,7 +148,8 @@ CapturedTensorPtr Statistics::find(const at::Tensor& tensor, const CapturedTenso
   for (const Known& each : known) {
     const CapturedTensor& earlier = *each.captured;
     if (each.offset == tensor.storage_offset() && each.version == version && earlier.dtype == described.dtype &&
-        earlier.sizes == described.sizes && earlier.strides == described.strides) {
+        earlier.requires_grad == described.requires_grad && earlier.sizes == described.sizes &&
+        earlier.strides == described.strides) {
       return each.captured;
     }
   }

@@ -169,6 +169,10 @@ class _Recorder:
             self._record(name, name.replace(".forward.", ".backward."), (given, {}), (given, {}), outputs, parent)
 
     def _record(self, name: str, backward: str, shown: Any, given: Any, result: Any, parent: str | None) -> None:
+        with torch._C.DisableTorchFunction():  # hooks of modules run with the mode on
+            self._record_call(name, backward, shown, given, result, parent)
+
+    def _record_call(self, name: str, backward: str, shown: Any, given: Any, result: Any, parent: str | None) -> None:
         config = self._config
         if not self._chosen(name):
             return
@@ -188,8 +192,9 @@ class _Recorder:
             if not self.active:
                 return
             seen[side][place] = gradient
-            if config.task != "overflow_check" or self._keeps(backward, list(seen["input"].values()), gradient, line):
-                self._output.gradient(backward, side, place, gradient, stack, parent_call)
+            with torch._C.DisableTorchFunction():
+                if config.task != "overflow_check" or self._keeps(backward, list(seen["input"].values()), gradient, line):
+                    self._output.gradient(backward, side, place, gradient, stack, parent_call)
 
         watch_gradients(inputs, outputs, note)
 

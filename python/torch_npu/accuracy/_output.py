@@ -43,7 +43,14 @@ class Output:
         self._failed = False
 
     def snapshot(self, values: Any) -> Any:
-        return pytree.tree_map(lambda each: each.detach().clone() if isinstance(each, torch.Tensor) else each, values)
+        def copy(each: Any) -> Any:
+            if not isinstance(each, torch.Tensor):
+                return each
+            copied = each.detach().clone()
+            return copied.requires_grad_(each.requires_grad)
+
+        with torch._C.DisableTorchFunction():
+            return pytree.tree_map(copy, values)
 
     def forward(self, name: str, args: Any, kwargs: Any, result: Any, stack: list[str], parent: str | None) -> None:
         with torch.no_grad():
@@ -73,7 +80,7 @@ class Output:
 
     def _value(self, name: str, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return self._tensor(name, value.detach())
+            return self._tensor(name, value.detach(), value.requires_grad)
         if isinstance(value, list | tuple) and not isinstance(value, torch.Size):
             return [self._value(f"{name}.{i}", each) for i, each in enumerate(value)]
         if isinstance(value, dict):
@@ -84,13 +91,13 @@ class Output:
             return {"type": "float", "value": value if math.isfinite(value) else str(value)}
         return {"type": str(type(value)), "value": str(value)}
 
-    def _tensor(self, name: str, value: torch.Tensor) -> dict[str, Any]:
+    def _tensor(self, name: str, value: torch.Tensor, requires_grad: bool) -> dict[str, Any]:
         told: dict[str, Any] = {"type": "torch.Tensor", "dtype": str(value.dtype), "shape": list(value.shape)}
         told.update(dict.fromkeys(_NUMBERS))
         plain = value.layout == torch.strided and not value.is_meta and not value.is_quantized
         if plain and value.numel():
             self._pending.append((told, _statistics(value)))
-        told["requires_grad"] = value.requires_grad
+        told["requires_grad"] = requires_grad
         if plain and self._config.summary_mode == "md5":
             told["md5"] = f"{zlib.crc32(_bytes(value)):08x}"
         if plain and self._tensors is not None:

@@ -1,19 +1,24 @@
 """The HDF5 layout of torch.utils.dumper: /<name>/<sequence>/input/<argument> and output/<result>.
 
 A tensor is a dataset with the attributes DeviceType, DataType, FormatType, Type and Stride; half precision is stored as
-float32 and one-byte types as int8. Elements of a list are <argument>/<argument>_<i>. Other values are datasets with the attribute
-Type only. Equal tensors are stored once: later ones are hard links. The group of the number has the attributes Module and Line.
+float32 and one-byte types as int8. As in files of the documents' tool, the elements of a CPU or CUDA tensor are in the order of
+its memory, which Stride describes, and those of other devices in that of its shape. Elements of a list are
+<argument>/<argument>_<i>. Other values are datasets with the attribute Type only. Equal tensors are stored once: later ones are
+hard links. Groups have no attributes, because msaccucmp takes a group with attributes for a dataset. The attribute Places of the
+file is JSON: the module and the Python line by the sequence number.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..tools.accuracy.layout import in_memory_order
 from ._record import Record, TensorValue
 
 # torch.dtype -> (DataType, dtype in the file); 1 to 11 are those of the documents.
@@ -39,7 +44,8 @@ CODES: dict[torch.dtype, tuple[int, torch.dtype]] = {
 }
 DTYPES = {code: dtype for dtype, (code, _) in CODES.items()}
 
-_TENSOR, _TENSORS, _INTEGERS, _INTEGER, _BOOL, _DOUBLE, _SCALAR, _DTYPE = 0, 1, 2, 3, 4, 5, 7, 14
+_DEVICES = {20: 10}  # torch's number of the device type -> that of the documents: 0 CPU, 1 CUDA, 10 npu
+_TENSOR, _INTEGERS, _INTEGER, _BOOL, _DOUBLE, _SCALAR, _DTYPE = 0, 2, 3, 4, 5, 7, 14
 
 
 def _h5py() -> Any:
@@ -60,21 +66,24 @@ class Hdf5Writer:
         self._h5py = _h5py()
         self._compression = "gzip" if compress else None
         self._stored: dict[tuple[Any, ...], str] = {}
+        self._places: dict[int, tuple[str, str]] = {}
         self._file = self._h5py.File(self.path, "w")
         self._descriptor: int = self._file.id.get_vfd_handle()
 
     def write(self, record: Record) -> None:
-        place = f"/{record.name.replace('/', '_')}/{record.sequence}"
-        group = self._file.require_group(place)
-        group.attrs["Module"] = record.module
-        group.attrs["Line"] = record.line
+        place = f"/{record.name}/{record.sequence}"
+        if record.module or record.line:
+            self._places[record.sequence] = record.module, record.line
         for side, values in (("input", record.inputs), ("output", record.outputs)):
             self._file.require_group(f"{place}/{side}")
             for name, value in values.items():
                 self._put(f"{place}/{side}/{name}", name, value, record.types.get(name, ""))
 
     def close(self) -> None:
-        self._file.close()
+        try:
+            self._file.attrs["Places"] = json.dumps(self._places)
+        finally:
+            self._file.close()
 
     def forget(self) -> None:
         """In the child of a fork: what it still writes to the file is lost."""
@@ -86,7 +95,7 @@ class Hdf5Writer:
         if isinstance(value, TensorValue):
             self._put_tensor(path, value)
         elif isinstance(value, list) and any(isinstance(item, TensorValue) for item in value):
-            self._file.require_group(path).attrs["Type"] = _int32(_TENSORS)
+            self._file.require_group(path)
             for i, item in enumerate(value):
                 self._put(f"{path}/{name}_{i}", f"{name}_{i}", item, "")
         elif value is not None:
@@ -96,7 +105,10 @@ class Hdf5Writer:
         if value.data is None or value.dtype not in CODES:
             return
         code, stored = CODES[value.dtype]
+        device = _DEVICES.get(value.device_code, value.device_code)
         data = value.data.view(torch.int8) if value.dtype == torch.uint8 else value.data.to(stored)
+        if in_memory_order(device, value.shape, value.stride):
+            data = _in_order_of_memory(data, value.stride)
         digest = hashlib.blake2b(data.view(-1).view(torch.uint8).numpy(), digest_size=16).digest() if data.numel() else b""
         key = (digest, code, value.shape, value.stride, value.device_code)
         known = self._stored.get(key)
@@ -105,7 +117,7 @@ class Hdf5Writer:
             return
         compression = self._compression if data.numel() > 1 and data.dim() else None
         dataset = self._file.create_dataset(path, data=data.numpy(), compression=compression)
-        numbers = {"DeviceType": value.device_code, "DataType": code, "FormatType": 2, "Type": _TENSOR}
+        numbers = {"DeviceType": device, "DataType": code, "FormatType": 2, "Type": _TENSOR}
         for attribute, number in numbers.items():
             dataset.attrs[attribute] = _int32(number)
         dataset.attrs.create("Stride", list(value.stride), dtype="int64")
@@ -132,6 +144,16 @@ class Hdf5Writer:
         dataset.attrs["Type"] = _int32(code)
 
 
+def _in_order_of_memory(data: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+    import numpy
+
+    values = data.numpy()
+    memory = numpy.zeros(values.size, values.dtype)
+    strides = [step * values.itemsize for step in stride]
+    numpy.lib.stride_tricks.as_strided(memory, values.shape, strides)[...] = values
+    return torch.from_numpy(memory.reshape(values.shape))
+
+
 def _int32(number: int) -> Any:
     import numpy
 
@@ -141,6 +163,9 @@ def _int32(number: int) -> Any:
 def tensor_of(dataset: Any) -> torch.Tensor:
     """The tensor of a dataset that Hdf5Writer or the documents' tool wrote."""
     data = torch.from_numpy(dataset[()]) if dataset.shape else torch.tensor(dataset[()])
+    stride = tuple(int(each) for each in dataset.attrs.get("Stride", ()))
+    if in_memory_order(int(dataset.attrs.get("DeviceType", -1)), dataset.shape, stride):
+        data = data.as_strided(dataset.shape, stride).contiguous()
     dtype = DTYPES.get(int(dataset.attrs.get("DataType", -1)), data.dtype)
     return data.view(torch.uint8) if dtype == torch.uint8 else data.to(dtype)
 

@@ -65,7 +65,7 @@ class JsonWriter:
         for key in ("Max", "Min", "Mean", "Norm"):
             number = numbers.get(key)
             described[key] = str(number) if _is_odd(number) else number
-        described["requires_grad"] = False
+        described["requires_grad"] = value.requires_grad
         if self._tensors is not None and value.data is not None:
             described["data_name"] = f"{name}.pt"
             self._save(self._tensors / f"{name}.pt", value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ class TensorValue:
     device_code: int  # torch's number of the device type
     statistics: dict[str, float] | None = None  # Max, Min, Mean, Norm
     missing: str = ""
+    requires_grad: bool = False
 
     @classmethod
     def of(cls, captured: Any) -> TensorValue:
@@ -32,6 +34,7 @@ class TensorValue:
             captured.device_code,
             statistics,
             captured.missing,
+            getattr(captured, "requires_grad", False),
         )
 
 
@@ -50,7 +53,7 @@ class Record:
     def of(cls, entry: tuple[Any, ...]) -> Record:
         name, sequence, backward, module, line, inputs, outputs = entry
         return cls(
-            name,
+            plain(name),
             sequence,
             backward,
             module,
@@ -59,6 +62,11 @@ class Record:
             {key: _value(item) for key, item, _ in outputs},
             {key: kind for key, _, kind in inputs},
         )
+
+
+def plain(name: str) -> str:
+    """The name of a call as files have it: letters, digits and underscores, without C++ namespaces."""
+    return re.sub(r"\W", "_", name.rpartition("::")[2], flags=re.ASCII)
 
 
 def _value(item: Any) -> Any:

@@ -20,9 +20,10 @@ from typing import Any
 import torch
 
 from .. import _C
+from ..tools.accuracy.names import SAME_ARGUMENT, SAME_OPERATOR
 from ._hdf5 import Hdf5Writer, _h5py
 from ._record import Record
-from ._replay import NAMES, PARAMETERS, Replay
+from ._replay import Replay
 from ._session import Capture
 
 _LARGE = 8 << 30
@@ -84,7 +85,7 @@ class dumper:
 
     def get_op_map(self) -> tuple[dict[str, str], dict[str, str]]:
         """Names of operators and of parameters that mean the same in files of different devices."""
-        return dict(NAMES), dict(PARAMETERS)
+        return dict(SAME_OPERATOR), dict(SAME_ARGUMENT)
 
     def __enter__(self) -> dumper:
         if not self._enabled:

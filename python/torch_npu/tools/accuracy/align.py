@@ -18,35 +18,10 @@ import difflib
 import hashlib
 from collections.abc import Callable, Hashable, Sequence
 
+from .names import IGNORED_ARGUMENTS, canonical, canonical_argument
 from .runs import Op, Value
 
-# Operators of a device and the operator that others have in its place.
-SAME_OPERATOR = {
-    "CudnnConvolutionBackward": "NpuConvolutionBackward",
-    "ThnnConvDepthwise2DBackward": "NpuConvolutionBackward",
-    "CudnnBatchNormBackward": "NativeBatchNormBackward",
-    "convolution_overrideable": "convolution",
-    "_convolution": "convolution",
-    "cudnn_convolution": "convolution",
-    "mkldnn_convolution": "convolution",
-    "thnn_conv2d": "convolution",
-    "convolution_backward_overrideable": "convolution_backward",
-    "cudnn_batch_norm": "native_batch_norm",
-    "cudnn_batch_norm_backward": "native_batch_norm_backward",
-    "_native_batch_norm_legit": "native_batch_norm",
-}
-SAME_ARGUMENT = {"epsilon": "eps", "self": "input"}
-IGNORED_ARGUMENTS = {"benchmark", "deterministic", "result3", "cudnn_enabled", "allow_tf32", "reserve"}
-
 Pair = tuple[Op, Op]
-
-
-def canonical(name: str) -> str:
-    return SAME_OPERATOR.get(name, name)
-
-
-def canonical_argument(name: str) -> str:
-    return SAME_ARGUMENT.get(name, name)
 
 
 def _tensors(values: Sequence[Value]) -> list[Value]:

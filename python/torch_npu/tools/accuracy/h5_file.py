@@ -1,11 +1,13 @@
 """Reads the HDF5 file of torch.utils.dumper: `/<operator>/<number>/input/<argument>` and `/output/<argument>`.
 
 A list of tensors is a group `<argument>` with `<argument>_<i>`. A tensor has the attributes DataType, DeviceType, FormatType,
-Type and Stride, anything else only Type. Groups of operators may have the attributes Module and Line.
+Type and Stride, anything else only Type. The attribute Places of the file, if there is one, is JSON: module and Python line by
+the number.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .errors import UNREADABLE, AccuracyError
+from .layout import in_memory_order
 from .runs import Op, Run, Value
 
 # The attribute DataType; the numbers are those of the dumper, those from 15 on are ours.
@@ -48,7 +51,16 @@ def read_h5(path: Path) -> Run:
     return Run(path, ops, "h5")
 
 
+def _places(file: Any) -> dict[str, list[str]]:
+    try:
+        found = json.loads(file.attrs.get("Places", "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _ops(path: Path, file: Any) -> Iterator[Op]:
+    places = _places(file)
     for name, calls in file.items():
         if not hasattr(calls, "items"):
             raise AccuracyError(UNREADABLE, f"{path} is no dump of operators: /{name} is a dataset, but a group is expected")
@@ -60,12 +72,8 @@ def _ops(path: Path, file: Any) -> Iterator[Op]:
             sides = {side: list(_values(path, call[side])) if side in call else [] for side in ("input", "output")}
             if not any(sides.values()):
                 raise AccuracyError(UNREADABLE, f"{path}: the group /{name}/{number} has neither input nor output")
-            module, line = (_text(call.attrs.get(key, "")) for key in ("Module", "Line"))
+            module, line = places.get(number, ("", ""))
             yield Op(name, int(number), sides["input"], sides["output"], call.name, module=module, line=line)
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _values(path: Path, group: Any) -> Iterator[Value]:
@@ -88,11 +96,19 @@ def _value(path: Path, name: str, item: Any) -> Value:
     is_tensor = int(item.attrs.get("Type", _TENSOR)) == _TENSOR and "DataType" in item.attrs
     type_name = DATA_TYPES.get(int(item.attrs.get("DataType", 0)), item.dtype.name)
 
+    device = int(item.attrs.get("DeviceType", -1))
+    stride = [int(each) for each in item.attrs.get("Stride", ())]
+
     def load() -> np.ndarray:
         try:
-            return np.asarray(item[()])
+            values = np.asarray(item[()])
         except (OSError, RuntimeError) as error:
             reason = str(error).splitlines()[0][:160]
             raise AccuracyError(UNREADABLE, f"{path}: {item.name} cannot be read; the file may be cut off ({reason})") from None
+
+        if not is_tensor or not in_memory_order(device, item.shape, stride):
+            return values
+        flat = np.ascontiguousarray(values).reshape(-1)
+        return np.lib.stride_tricks.as_strided(flat, item.shape, [step * flat.itemsize for step in stride])
 
     return Value(name, item.name, type_name, tuple(item.shape), load, is_tensor)
