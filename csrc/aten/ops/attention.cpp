@@ -11,6 +11,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -54,10 +55,26 @@ bool is_fused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& 
   return (mask->dim() == 2 || mask->dim() == 4) && at::is_expandable_to(mask->sizes(), scores);
 }
 
+// Whether it is a wrapper such as a DTensor, which sees each operator in Python, outside of the tracing of compiled programs.
+bool is_wrapper(const at::Tensor& tensor) {
+  using Modes = c10::impl::TorchDispatchModeTLS;
+  return tensor.key_set().has(c10::DispatchKey::Python) && !Modes::get_mode(c10::impl::TorchDispatchModeKey::FAKE).has_value();
+}
+
+// PyTorch has sharding rules and ring attention for the memory-efficient operator, and none for the overrideable one: wrappers
+// get the former.
 int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& mask,
                double dropout, bool /*is_causal*/, std::optional<double> /*scale*/, bool /*enable_gqa*/) {
-  const bool fused = at::globalContext().userEnabledOverrideableSDP() && is_fused(query, key, value, mask, dropout);
-  return static_cast<int64_t>(fused ? at::SDPBackend::overrideable : at::SDPBackend::math);
+  const at::Context& context = at::globalContext();
+  at::SDPBackend backend = at::SDPBackend::math;
+  if (is_wrapper(query)) {
+    const bool enabled =
+        context.userEnabledOverrideableSDP() || context.userEnabledMemEfficientSDP() || context.userEnabledFlashSDP();
+    if (enabled && is_fused(query, key, value, mask, dropout)) backend = at::SDPBackend::efficient_attention;
+  } else if (context.userEnabledOverrideableSDP() && is_fused(query, key, value, mask, dropout)) {
+    backend = at::SDPBackend::overrideable;
+  }
+  return static_cast<int64_t>(backend);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
@@ -83,6 +100,23 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
   call::aclnnSoftAttentionBackward(grad_out, query, key, value, out, logsumexp, mask, dropout, is_causal, scale_of(query, scale),
                                    grad_query, grad_key, grad_value);
   return {std::move(grad_query), std::move(grad_key), std::move(grad_value), at::Tensor()};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention(const at::Tensor& query, const at::Tensor& key,
+                                                                               const at::Tensor& value,
+                                                                               const OptionalTensor& bias,
+                                                                               bool /*compute_log_sumexp*/, double dropout,
+                                                                               bool is_causal, std::optional<double> scale) {
+  auto results = attention(query, key, value, bias, dropout, is_causal, /*return_debug_mask=*/false, scale);
+  return {std::get<0>(results), std::get<1>(results), std::get<6>(results), std::get<7>(results)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention_backward(
+    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& bias,
+    const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& seed, const at::Tensor& offset, double dropout,
+    std::array<bool, 4> grad_input_mask, bool is_causal, std::optional<double> scale) {
+  return attention_backward(grad_out, query, key, value, bias, grad_input_mask, out, logsumexp, {}, {}, query.size(2),
+                            key.size(2), dropout, is_causal, seed, offset, scale);
 }
 
 // ---- the layers that nn.TransformerEncoder and nn.MultiheadAttention call in inference ----
@@ -138,6 +172,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_transformer_encoder_layer_fwd", &at::native::transformer_encoder_layer_forward);
   m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
+  m.impl("_scaled_dot_product_efficient_attention", TORCH_FN(efficient_attention));
+  m.impl("_scaled_dot_product_efficient_attention_backward", TORCH_FN(efficient_attention_backward));
 }
 
 int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& mask,
