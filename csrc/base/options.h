@@ -49,6 +49,8 @@ struct Options {
   std::string init_config;                               // TORCH_ACL_INIT_CONFIG_PATH
   std::optional<std::pair<int, int>> device_capability;  // TORCH_NPU_DEVICE_CAPABILITY
   bool transfer_to_npu = false;                          // TORCH_TRANSFER_TO_NPU
+  int64_t graph_files = 0;                               // DUMP_GE_GRAPH; 0: none
+  bool dump_operators = false;                           // ACL_DUMP_DATA
   // Process groups of hccl.
   bool blocking_wait = false;                        // HCCL_BLOCKING_WAIT
   int64_t error_handling = 1;                        // HCCL_ASYNC_ERROR_HANDLING

@@ -28,7 +28,7 @@ ACL_JSON = """{
 SAMPLE = """
 import os, sys
 os.chdir(sys.argv[1])
-import torch
+import torch, torch_npu
 torch.npu.set_device("npu:0")
 torch.npu.init_dump()
 torch.npu.set_dump("./dump.json")
@@ -39,7 +39,7 @@ torch.npu.finalize_dump()
 PLAIN = """
 import os, sys
 os.chdir(sys.argv[1])
-import torch
+import torch, torch_npu
 a = torch.tensor([2, 2]).to("npu:0")
 a.add_(1)
 print(a.tolist())
@@ -79,9 +79,11 @@ def test_acl_dump_data_without_acl_json_is_one_sentence(child, tmp_path):
 def test_the_program_goes_on_if_the_folder_is_a_file(child, tmp_path):
     (tmp_path / "output").write_text("a file")
     (tmp_path / "dump.json").write_text(DUMP_JSON + "}")
-    done = child(SAMPLE + "print(a.tolist())", tmp_path)
+    log = tmp_path / "log"
+    done = child(SAMPLE + "print(a.tolist())", tmp_path, ASCEND_PROCESS_LOG_PATH=str(log))
     assert done.stdout == "[3, 3]\n", done.stderr
     assert done.stderr.count("the operator dump stopped") == 1
+    assert "".join(path.read_text() for path in log.rglob("*.log")).count("the operator dump stopped") == 1
 
 
 def test_dumps_of_an_operator_that_is_loaded_from_a_file(child, tmp_path):
@@ -90,7 +92,7 @@ def test_dumps_of_an_operator_that_is_loaded_from_a_file(child, tmp_path):
         """
         import os, sys
         os.chdir(sys.argv[1])
-        import torch
+        import torch, torch_npu
         x = torch.arange(6.0).reshape(2, 3).npu()
         with torch.utils.dumper(use_dump=True, dump_path="./op.h5", operators="mul"):
             x * 2
@@ -119,7 +121,7 @@ def test_a_load_that_cannot_dump_is_one_sentence(child, tmp_path, before, words)
         """
         import os, sys
         os.chdir(sys.argv[1])
-        import torch
+        import torch, torch_npu
         x = torch.arange(6.0).reshape(2, 3).npu()
         with torch.utils.dumper(use_dump=True, dump_path="./op.h5", operators="mul"):
             x * 2
@@ -141,7 +143,7 @@ def test_a_load_that_cannot_dump_is_one_sentence(child, tmp_path, before, words)
 GRAPH = """
 import os, sys
 os.chdir(sys.argv[1])
-import torch
+import torch, torch_npu
 a = torch.zeros(2, 3).npu()
 for _ in range(2):
     graph = torch.npu.NPUGraph()
@@ -176,7 +178,7 @@ def test_no_graph_is_written_without_the_variable(child, tmp_path):
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(child, tmp_path):
-    program = GRAPH.replace("import torch\n", "import torch\nopen(f'pid_{os.getpid()}_deviceid_0', 'w').close()\n")
+    program = GRAPH.replace("torch_npu\n", "torch_npu\nopen(f'pid_{os.getpid()}_deviceid_0', 'w').close()\n")
     done = child(program, tmp_path, DUMP_GE_GRAPH="2")
     assert done.returncode == 0 and "[[1.0, 1.0, 1.0]" in done.stdout, done.stderr
     assert done.stderr.count("DUMP_GE_GRAPH: the captured graph was not written") == 1

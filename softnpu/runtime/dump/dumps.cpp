@@ -74,8 +74,9 @@ void DumpSession::stop(const std::string& reason) {
   if (stopped_.exchange(true, std::memory_order_relaxed)) return;
   const std::string sentence = text("the operator dump stopped after ", files_.load(std::memory_order_relaxed),
                                     " files, and the program goes on: ", reason, "; choose another dump_path or free space");
+  const std::string printed = text("[WARNING] softnpu: ", sentence, "\n");
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, printed.data(), printed.size());
   SOFTNPU_LOG(kError, sentence);
-  warn(sentence);
 }
 
 Status Dumps::initialise() {

@@ -1,8 +1,6 @@
 // Dumps of operators: configurations, wrong order of calls, folders that cannot be written, and processes that end.
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -10,8 +8,6 @@
 
 #include "aclnnop/aclnn_add.h"
 #include "aclnnop/aclnn_adds.h"
-#include "aclnnop/aclnn_copy.h"
-#include "aclnnop/aclnn_fill_scalar.h"
 #include "aclnnop/aclnn_neg.h"
 #include "ops/dump_fixture.h"
 
@@ -29,7 +25,6 @@ std::string in_folder(const TempDir& folder) { return "DUMP_TEST_FOLDER=" + fold
 
 class DumpConfigTest : public DumpFixture {
  protected:
-  // Sets the configuration in a child's place of the log: the result is the code, the text goes to recent_error().
   aclError set(const std::string& content) const {
     return aclmdlSetDump(write_file(folder.path() / "tried.json", content).c_str());
   }
