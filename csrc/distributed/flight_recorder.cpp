@@ -120,6 +120,8 @@ std::string FlightRecorder::to_json(bool only_active, const std::string& reason)
 }
 
 std::string FlightRecorder::dump(int global_rank, const std::string& reason) const {
+  static std::mutex* const writing = new std::mutex;
+  const std::lock_guard lock(*writing);
   const std::string path = options().trace_file + std::to_string(global_rank);
   std::ofstream file(path);
   file << to_json(false, reason);

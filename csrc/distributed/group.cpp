@@ -195,7 +195,12 @@ void Group::shutdown() {
   program_took_notice();
   FirstFailure failure;
   if (!process_ends()) failure.attempt([this] { wait_to_leave(); });
-  for (const auto& communicator : communicators()) communicator->destroy();
+  for (const auto& communicator : communicators()) {
+    // The watchdog may not have looked yet.
+    const bool has_news = !has_failed() && !communicator->is_destroyed() && communicator->error() != HCCL_SUCCESS;
+    if (has_news) note_failure(*this, *communicator, "destroy_process_group");
+    communicator->destroy();
+  }
   review_operations();
   failure.rethrow();
 }

@@ -60,6 +60,15 @@ const char* objection(Type type, c10::ScalarType data_type, const char* op) {
   return nullptr;
 }
 
+// Divides uint64, which ATen cannot: half of a number fits into int64.
+void divide_unsigned(const at::Tensor& numbers, int64_t divisor) {
+  const at::Tensor whole = numbers.view(at::kLong);
+  const at::Tensor half = whole.bitwise_right_shift(1).bitwise_and(INT64_MAX);
+  const at::Tensor quotient = half.div(divisor, "trunc").mul(2);  // too small by 1 at most
+  const at::Tensor rest = whole.sub(quotient.mul(divisor));
+  whole.copy_(quotient.add(rest.ge(divisor)));
+}
+
 }  // namespace
 
 Reduction::Reduction(const c10d::ReduceOp& reduce_op, c10::ScalarType type, const char* op) : type_(reduce_op.op_) {
@@ -89,6 +98,7 @@ at::Tensor Reduction::prepare(const at::Tensor& input) const {
 
 void Reduction::finish(const at::Tensor& output, int64_t ranks) const {
   if (type_ != Type::AVG) return;
+  if (output.scalar_type() == c10::ScalarType::UInt64) return divide_unsigned(output, ranks);
   if (c10::isIntegralType(output.scalar_type(), false)) {
     output.div_(ranks, "trunc");
   } else {

@@ -58,19 +58,11 @@ class Unnoticed {
 };
 
 // Writes the flight recorder, if that is wanted, and says where it is.
-std::string dump_of(const Operation& operation, const std::string& reason) {
+std::string dump_of(const Group& group, const std::string& reason) {
   if (!options().dump_on_timeout) return {};
-  const std::string path = FlightRecorder::get().dump(operation.group->global_rank(), reason);
+  const std::string path = FlightRecorder::get().dump(group.global_rank(), reason);
   return path.empty() ? " The flight recorder could not be written to TORCH_HCCL_DEBUG_INFO_TEMP_FILE."
                       : c10::str(" The last collectives are in ", path, ".");
-}
-
-// The failure of the communicator in words. Also dumps: the report of the ranks needs the record of each.
-std::string failure_of(const Operation& operation, HcclResult error) {
-  const std::string words = words_of(operation.communicator->handle());
-  return c10::str("the communicator failed at or before ", operation.describe(), ": ", acl::describe_collective(error), ". ",
-                  words.empty() ? "The next call that waits for the stream raises the whole reason" : words,
-                  dump_of(operation, words));
 }
 
 std::string last_words(const Operation& operation) {
@@ -81,7 +73,7 @@ std::string last_words(const Operation& operation) {
   const std::string words = words_of(operation.communicator->handle());
   if (!words.empty()) text += c10::str(" ", words, ".");
   if (options().desync_debug) text += operation.group->compare_ranks(operation.describe());
-  return text + dump_of(operation, words);
+  return text + dump_of(*operation.group, words);
 }
 
 std::exception_ptr error_of(const Operation& operation, const std::string& text) {
@@ -104,9 +96,7 @@ void time_out(Operation& operation) {
 bool check(Operation& operation) {
   const HcclResult error = operation.communicator->is_destroyed() ? HCCL_SUCCESS : operation.communicator->error();
   if (error != HCCL_SUCCESS && !operation.group->has_failed()) {
-    const std::string failure = failure_of(operation, error);
-    operation.group->fail(failure, c10d::ErrorType::COMM_ERROR);
-    Unnoticed::get().add(failure);
+    Unnoticed::get().add(note_failure(*operation.group, *operation.communicator, operation.describe()));
   }
   if (operation.is_done()) {
     operation.note_done();
@@ -178,6 +168,16 @@ class Watchdog {
 }  // namespace
 
 void program_took_notice() noexcept { g_notices.fetch_add(1); }
+
+// Also dumps: the report of the ranks needs the record of each.
+std::string note_failure(Group& group, const Communicator& communicator, const std::string& where) {
+  const std::string words = words_of(communicator.handle());
+  std::string failure =
+      c10::str("the communicator failed at or before ", where, ": ", acl::describe_collective(communicator.error()), ". ",
+               words.empty() ? "The next call that waits for the stream raises the whole reason" : words, dump_of(group, words));
+  group.fail(failure, c10d::ErrorType::COMM_ERROR);
+  return failure;
+}
 
 void review_operations() { Watchdog::get().review(); }
 

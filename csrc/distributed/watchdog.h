@@ -16,6 +16,8 @@ namespace torch_npu::distributed {
 // Looks at all operations soon, so that those of a group that was left do not keep its threads.
 void review_operations();
 void watch(std::shared_ptr<Operation> operation);
+// Stores the failure of a communicator as that of its group, and writes the flight recorder if that is wanted. Returns the text.
+std::string note_failure(Group& group, const Communicator& communicator, const std::string& where);
 // The program got the error of a group, or left a group. With TORCH_HCCL_ASYNC_ERROR_HANDLING=1 or 3 the process is ended if this
 // does not happen within 30 seconds after a failure.
 void program_took_notice() noexcept;

@@ -9,8 +9,9 @@ import operator
 
 import torch
 
-# float16 and bfloat16 are combined in float32 and rounded once.
+# float16 and bfloat16 are combined in float32 and rounded once. PyTorch has no arithmetic of larger unsigned integers.
 WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+WIDER |= dict.fromkeys((torch.uint16, torch.uint32, torch.uint64), torch.int64)
 
 COMBINE = {
     "sum": operator.add,

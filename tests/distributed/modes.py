@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tests.distributed import nodes
 from tests.distributed.rank_processes import Setting
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -39,8 +40,13 @@ MODES = {
     "hccl": Mode("hccl"),
     "tcp": Mode("hccl", _transport("tcp")),
     "staged": Mode("hccl", _transport("staged")),
-    # Ranks 0 and 1 share memory, and so do ranks 2 and 3, but the pairs use TCP.
-    "hosts": Mode("hccl", (("SOFTNPU_HCCL_HOST", "host{pair}"),)),
+    # Ranks 0 and 1 share memory, and so do ranks 2 and 3. The pairs have addresses of their own and use TCP, without whitelist.
+    "hosts": Mode(
+        "hccl",
+        (("SOFTNPU_HCCL_HOST", "host{pair}"), ("HCCL_IF_IP", "127.0.1.{pair}"), ("HCCL_WHITELIST_DISABLE", "1")),
+    ),
+    # The same with two nodes, each a network of its own.
+    "nodes": Mode("hccl", nodes.environment()),
     # CPU tensors, to check the model and the tests.
     "gloo": Mode("gloo", lacks=_GLOO_LACKS),
 }

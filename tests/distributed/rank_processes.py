@@ -28,12 +28,19 @@ from dataclasses import dataclass, field
 from multiprocessing import connection as pipes
 from pathlib import Path
 
+import pytest
+
+from tests.distributed import nodes
+
 LIMIT = 90  # seconds that a call may take; the machine may be busy
 GROUP_TIMEOUT = datetime.timedelta(seconds=60)
 PR_SET_PDEATHSIG = 1
 
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["torch", "numpy", "pytest"])
+# torch.distributed.fsdp and the others take seconds: they are imported once, not once per rank.
+context.set_forkserver_preload(
+    ["torch", "numpy", "pytest", "torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.checkpoint"]
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,8 @@ class Setting:
 
     backend: "hccl" with tensors on npu, or "gloo" with tensors on the CPU.
     devices: the device of each rank; () for device r of rank r.
-    environment: pairs of names and values. In a value, {pair} stands for the number of the rank divided by two.
+    environment: pairs of names and values. In a value, {pair} stands for the number of the rank divided by two, and {node} for 0
+        in the first half of the ranks and 1 in the second.
     join: whether the ranks have a default process group. Tests of init_process_group have none.
     """
 
@@ -70,6 +78,13 @@ class Rank:
     port: int
     groups: dict = field(default_factory=dict)
 
+    def prepare(self, environment):
+        """Sets environment variables and enters the network of the rank. Called before torch is imported."""
+        places = {"pair": self.rank // 2, "node": 2 * self.rank // self.world}
+        os.environ.update((name, value.format(**places)) for name, value in environment)
+        if "RANK_NETWORK" in os.environ:
+            nodes.enter(os.environ["RANK_NETWORK"])
+
     @property
     def world(self):
         return self.setting.world
@@ -86,7 +101,8 @@ class Rank:
         """A store that all ranks share, with keys of its own for each name. The server is the process of pytest."""
         from torch import distributed as dist
 
-        store = dist.TCPStore("127.0.0.1", self.port, is_master=False, timeout=GROUP_TIMEOUT)  # to connect; that may take seconds
+        host = os.environ.get("RANK_STORE", "127.0.0.1")
+        store = dist.TCPStore(host, self.port, is_master=False, timeout=GROUP_TIMEOUT)  # to connect; that may take seconds
         store.set_timeout(timeout)
         return dist.PrefixStore(name, store)
 
@@ -121,8 +137,9 @@ def _serve(pipe, rank, output):
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     faulthandler.enable()
-    os.environ.update((name, value.format(pair=rank.rank // 2)) for name, value in rank.setting.environment)
+    rank.prepare(rank.setting.environment)
     import torch
+    import torch_npu  # noqa: F401
     from torch import distributed as dist
 
     torch.set_num_threads(1)
@@ -153,6 +170,8 @@ class RankSet:
     def __init__(self, setting):
         from torch import distributed as dist
 
+        if "RANK_NETWORK" in dict(setting.environment) and (reason := nodes.make()):
+            pytest.skip(reason)
         self.setting = setting
         self.failed = False
         self._folder = tempfile.TemporaryDirectory(prefix="torch_npu_ranks_")

@@ -109,6 +109,15 @@ def mismatch(rank, kind):
         dist.broadcast(x, src=1 if odd else 0)
     elif kind == "reduction":
         dist.all_reduce(x, op=dist.ReduceOp.MAX if odd else dist.ReduceOp.SUM)
+    elif kind == "average":
+        dist.all_reduce(x, op=dist.ReduceOp.AVG if odd else dist.ReduceOp.SUM)
+    elif kind == "averaged type":
+        dist.all_reduce(x.to(torch.int8 if odd else torch.int16), op=dist.ReduceOp.AVG)
+    elif kind == "bitwise":
+        dist.all_reduce(x.int(), op=dist.ReduceOp.BAND if odd else dist.ReduceOp.BOR)
+    elif kind == "layout":
+        images = torch.ones(2, 3, 4, 5, device=rank.device)
+        dist.all_reduce(images.contiguous(memory_format=torch.channels_last) if odd else images)
     elif kind == "gathered count":
         part = x[: 3 if odd else 4]
         dist.all_gather_into_tensor(torch.empty(part.numel() * rank.world, device=rank.device), part)
@@ -125,15 +134,17 @@ MISMATCHES = {
     "dtype": ["int32", "float32", "all_?reduce", "rank 1"],
     "root": ["root 0", "root 1", "broadcast", "rank 1"],
     "reduction": ["max", "sum", "all_?reduce", "rank 1"],
+    "average": ["avg", "sum", "all_?reduce", "rank 1"],
+    "averaged type": ["char", "short", "all_?reduce", "rank 1"],
+    "bitwise": ["band", "bor", "rank 1"],
+    "layout": ["channels_last", "all_?reduce", "rank 1"],
     "gathered count": ["3", "4", "all_?gather", "rank 1"],
     "splits": ["all_?to_?all", "rank 1"],
     "message": ["12", "10", "rank"],
 }
-# A failed message fails destroy_process_group too, which then keeps the group.
-KINDS = [pytest.param(kind, marks=pytest.mark.full) if kind == "message" else kind for kind in MISMATCHES]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MISMATCHES)
 def test_a_mismatched_collective_names_what_differs_on_every_rank(rank_sets, kind):
     assert_words(errors_of(rank_sets, TWO, mismatch, kind), *MISMATCHES[kind])
 
@@ -146,6 +157,17 @@ def test_a_mismatch_is_seen_by_ranks_that_agree_too(rank_sets, kind):
 @pytest.mark.parametrize("kind", ["count", "operation", pytest.param("dtype", marks=pytest.mark.full)])
 def test_a_mismatch_over_tcp(rank_sets, kind):
     assert_words(errors_of(rank_sets, TCP, mismatch, kind), *MISMATCHES[kind])
+
+
+def looks_late(rank):
+    """The watchdog has seen the failure when the program looks."""
+    dist.all_reduce(torch.ones(12 - rank.rank, device=rank.device), async_op=True)
+    time.sleep(0.5)
+    dist.all_reduce(torch.ones(1, device=rank.device))
+
+
+def test_a_program_that_looks_late_gets_the_words_of_the_first_failure(rank_sets):
+    assert_words(errors_of(rank_sets, TWO, looks_late), "count", "11 elements", "12 elements", "rank 1")
 
 
 def never(rank):

@@ -108,6 +108,35 @@ def test_averages_and_scaled_sums(rank_sets, dtype):
     assert all(answer == answers[0] for answer in answers)
 
 
+def averages_of_integers(rank, dtype):
+    """The sum does not fit into the dtype, but the average does."""
+    limits = torch.iinfo(dtype)
+    x = torch.tensor([limits.max, limits.min, limits.max - rank.rank], dtype=dtype, device=rank.device)
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    lower = limits.max - sum(range(rank.world)) / rank.world
+    assert x.tolist() == [limits.max, limits.min, int(lower)]
+    part = torch.empty(1, dtype=dtype, device=rank.device)
+    dist.reduce_scatter_tensor(part, torch.full((rank.world,), limits.max, dtype=dtype, device=rank.device), dist.ReduceOp.AVG)
+    assert part.item() == limits.max
+
+
+def averages_of_large_integers(rank):
+    large = torch.tensor([2**64 - 2, 2**63 + 7, 5, 0], dtype=torch.uint64, device=rank.device)
+    x = large if rank.rank == 0 else torch.zeros_like(large)
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    assert x.tolist() == [(2**64 - 2) // rank.world, (2**63 + 7) // rank.world, 5 // rank.world, 0]
+
+
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.full)])
+def test_averages_of_unsigned_integers_of_64_bits(rank_sets, world):
+    rank_sets.get(setting("hccl", world)).run(averages_of_large_integers)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32], ids=str)
+def test_averages_of_integers_do_not_wrap_around(rank_sets, dtype):
+    rank_sets.get(setting("hccl", 2)).run(averages_of_integers, dtype)
+
+
 def shapes(rank):
     """Tensors of several dimensions, of none, and views of a larger tensor."""
     x = torch.arange(24.0, device=rank.device).view(2, 3, 4) + rank.rank

@@ -1,0 +1,158 @@
+"""`python -m torch_npu.distributed.report FOLDER`: which rank was behind, and at which call, from files of the flight recorder.
+
+The files are written at a timeout if TORCH_HCCL_DUMP_ON_TIMEOUT is 1, one for each rank; docs/distributed.md shows how.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BadFolder", "describe", "main"]
+
+_NEEDED = {
+    "pg_id": str,
+    "is_p2p": bool,
+    "rank": int,
+    "group_size": int,
+    "collective_seq_id": int,
+    "profiling_name": str,
+    "input_sizes": list,
+    "input_dtypes": list,
+    "retired": bool,
+}
+
+
+class BadFolder(Exception):
+    """The folder has no record that can be read; the text says why."""
+
+
+@dataclass
+class _Record:
+    """The file of one rank of the world."""
+
+    rank: int
+    reason: str
+    entries: list[dict[str, Any]]
+
+    def calls(self, group: str) -> list[dict[str, Any]]:
+        """The collectives of a group, oldest first. Messages between two ranks are left out."""
+        return [entry for entry in self.entries if entry["pg_id"] == group and not entry["is_p2p"]]
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and all(isinstance(entry.get(name), kind) for name, kind in _NEEDED.items())
+
+
+def _read(path: Path) -> _Record | None:
+    """The record in a file; None for a file of something else."""
+    number = re.search(r"(\d+)$", path.name)
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    if number is None or not isinstance(content, dict) or content.get("comm_lib") != "hccl":
+        return None
+    entries = content.get("entries")
+    if not isinstance(entries, list) or not all(map(_is_entry, entries)):
+        return None
+    return _Record(int(number[1]), str(content.get("reason", "")), entries)
+
+
+def _records(folder: Path) -> tuple[list[_Record], list[str]]:
+    """The records of a folder by rank, and the names of its other files."""
+    if not folder.is_dir():
+        raise BadFolder(f"{folder} is no folder; give the folder of TORCH_HCCL_DEBUG_INFO_TEMP_FILE")
+    try:
+        files = sorted(path for path in folder.iterdir() if path.is_file())
+    except OSError as error:
+        raise BadFolder(f"{folder} cannot be read: {error.strerror}") from None
+    read = {path.name: _read(path) for path in files}
+    found = [record for record in read.values() if record is not None]
+    if not files:
+        raise BadFolder(
+            f"{folder} is empty; set TORCH_HCCL_DUMP_ON_TIMEOUT=1 and TORCH_HCCL_TRACE_BUFFER_SIZE, and run the program again"
+        )
+    if not found:
+        raise BadFolder(f"none of the {len(files)} files of {folder} is a whole record of the flight recorder of hccl")
+    if not any(record.entries for record in found):
+        raise BadFolder(
+            f"the records of {folder} have no collectives; set TORCH_HCCL_TRACE_BUFFER_SIZE=2000, and run the program again"
+        )
+    return sorted(found, key=lambda record: record.rank), [name for name, record in read.items() if record is None]
+
+
+def _verb(ranks: Sequence[int], one: str, several: str) -> str:
+    return one if len(ranks) == 1 else several
+
+
+def _list(ranks: Sequence[int]) -> str:
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
+
+
+def _call(entry: dict[str, Any]) -> str:
+    name = entry["profiling_name"].removeprefix("hccl:")
+    tensors = ", ".join(f"{kind}{sizes}" for kind, sizes in zip(entry["input_dtypes"], entry["input_sizes"], strict=False))
+    return f"{name} number {entry['collective_seq_id']}" + (f" of {tensors}" if tensors else "")
+
+
+def _group(name: str, records: list[_Record]) -> list[str]:
+    """Sentences on one group."""
+    last = {record.rank: calls[-1] for record in records if (calls := record.calls(name))}
+    number = {rank: entry["collective_seq_id"] for rank, entry in last.items()}
+    newest, oldest = max(number.values()), min(number.values())
+    front = [rank for rank in number if number[rank] == newest]
+    unfinished = [rank for rank in front if not last[rank]["retired"]]
+    lines = []
+    if oldest < newest:
+        behind = [rank for rank in number if number[rank] == oldest]
+        lines.append(
+            f"{_list(behind).capitalize()} {_verb(behind, 'was', 'were')} behind: the last call was "
+            f"{_call(last[behind[0]])}, while {_list(front)} called {_call(last[front[0]])}."
+        )
+    shapes = {(last[rank]["profiling_name"], str(last[rank]["input_sizes"]), str(last[rank]["input_dtypes"])) for rank in front}
+    if len(shapes) > 1:
+        each = "; ".join(f"rank {rank} called {_call(last[rank])}" for rank in front)
+        lines.append(f"The ranks called different collectives with the same number: {each}.")
+    size = max(entry["group_size"] for entry in last.values())
+    absent = sorted(set(range(size)) - {entry["rank"] for entry in last.values()})
+    if absent:
+        while_others = f"while {_list(front)} {_verb(front, 'was', 'were')} in {_call(last[front[0]])}"
+        lines.append(
+            f"{_list(absent).capitalize()} of the group {_verb(absent, 'has', 'have')} no record: the process ended or was "
+            f"stopped, or it had no collective under way {while_others}."
+        )
+    if not lines and unfinished:
+        lines.append(f"All ranks called {_call(last[unfinished[0]])}, and {_list(unfinished)} did not finish it.")
+    return lines or [f"No rank was behind: all finished {_call(last[front[0]])}."]
+
+
+def describe(folder: str | Path) -> str:
+    """The report on the records of a folder. Raises BadFolder."""
+    records, others = _records(Path(folder))
+    lines = []
+    for name in sorted({entry["pg_id"] for record in records for entry in record.entries if not entry["is_p2p"]}):
+        lines += [f"Group '{name}':", *(f"  {line}" for line in _group(name, records))]
+    lines += [f"Rank {record.rank} reported: {record.reason}." for record in records if record.reason]
+    if others:
+        lines.append(f"Left out, because they are no whole records of hccl: {', '.join(others)}.")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m torch_npu.distributed.report", description=__doc__.splitlines()[0])
+    parser.add_argument("folder", help="the folder with the files of the flight recorder")
+    try:
+        print(describe(parser.parse_args(arguments).folder))
+    except BadFolder as error:
+        sys.exit(f"report: {error}")
+
+
+if __name__ == "__main__":
+    main()
