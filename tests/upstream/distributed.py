@@ -66,6 +66,7 @@ def teach():
     common.at_least_x_gpu = lambda number: torch.npu.device_count() >= number
     common.skip_if_no_gpu = lambda function: function
     common.DistributedTestBase.backend = _backend(common.DistributedTestBase.backend)
+    torch.cuda.device_count = lambda: RANKS  # the world size of some classes
     common_cuda.PLATFORM_SUPPORTS_MEM_EFF_ATTENTION = common_cuda.PLATFORM_SUPPORTS_FUSED_ATTENTION = True
     common_device_type.PrivateUse1TestBase.setUpClass = classmethod(_set_up_class)
     _teach_fsdp()
