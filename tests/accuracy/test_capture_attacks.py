@@ -84,6 +84,19 @@ def test_an_operator_in_place_has_the_values_of_before_and_after(records):
     assert out.inputs["self"].data.tolist() == [2, 0] and next(iter(out.outputs.values())).data.tolist() == [3, 1]
 
 
+def test_arguments_that_an_operator_writes_and_does_not_return_are_results(records):
+    norm = torch.nn.BatchNorm1d(2).npu()
+    x, y = torch.ones(2).npu(), torch.zeros(2).npu()
+    with Capture(records):
+        norm(torch.tensor([[1.0, 3.0], [3.0, 7.0]]).npu())
+        torch._foreach_add_([x, y], 2)
+    (batch_norm,), (foreach,) = records.of("batch_norm"), records.of("_foreach_add_")
+    assert batch_norm.inputs["running_mean"].data.tolist() == [0, 0]
+    torch.testing.assert_close(batch_norm.outputs["running_mean"].data, torch.tensor([0.2, 0.5]))
+    assert [each.data.tolist() for each in foreach.inputs["self"]] == [[1, 1], [0, 0]]
+    assert [each.data.tolist() for each in foreach.outputs["self"]] == [[3, 3], [2, 2]]
+
+
 @pytest.mark.parametrize("device", ["cpu", "npu"])
 def test_statistics_follow_writes_without_a_new_tensor(records, device):
     x = torch.tensor([1.0, 2.0]).to(device)

@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+import types
 
 import pytest
 import torch
 import torch_npu  # noqa: F401
+from torch_npu.capture._hdf5 import tensor_of
+from torch_npu.tools.accuracy.runs import open_run
 
 h5py = pytest.importorskip("h5py")
 
@@ -93,8 +96,7 @@ def test_a_replay_takes_the_inputs_of_the_file(golden, mine, spelling, tmp_path)
                     if b is None or not hasattr(a, "shape") or a.dtype.kind != "f":
                         continue
                     # Uninitialised parameters may hold NaN.
-                    mine_result = torch.tensor(b[()])
-                    torch.testing.assert_close(torch.tensor(a[()]), mine_result, rtol=1e-3, atol=1e-4, equal_nan=True)
+                    torch.testing.assert_close(tensor_of(a), tensor_of(b), rtol=1e-3, atol=1e-4, equal_nan=True)
                     compared += 1
         assert compared >= 8
 
@@ -117,6 +119,22 @@ def test_dtypes_keep_their_codes_and_equal_tensors_are_stored_once(tmp_path):
         same = file["sub"][next(iter(file["sub"]))]["input/self"]
         assert file["add"][second]["input/self"] == same
         assert set(file["cat"][next(iter(file["cat"]))]["input/tensors"]) == {"tensors_0", "tensors_1"}
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_tensors_with_other_strides_come_back(device, tmp_path):
+    x = torch.arange(6.0).view(2, 3).to(device)
+    given = [x.t(), x[0].expand(4, 3), x[:, ::2], torch.arange(12.0, device=device).as_strided((3, 3), (2, 1)), x[:0], x[0, 0]]
+    with torch.utils.dumper(use_dump=True, dump_path=tmp_path / "x.h5", operators="neg"):
+        for each in given:
+            torch.neg(each)
+    ops = open_run(tmp_path / "x.h5").ops
+    with h5py.File(tmp_path / "x.h5") as file:
+        for op, each in zip(ops, given, strict=True):
+            assert op.inputs[0].load().tolist() == each.tolist() == tensor_of(file[op.inputs[0].path]).tolist()
+        # msaccucmp reads CPU tensors in the order of their memory.
+        memory = [0.0, 1, 2, 3, 4, 5] if device == "cpu" else [0.0, 3, 1, 4, 2, 5]
+        assert file[ops[0].inputs[0].path][()].reshape(-1).tolist() == memory
 
 
 @pytest.mark.parametrize(
@@ -180,6 +198,24 @@ def test_a_dump_inside_a_dump_is_refused_and_the_outer_one_goes_on(tmp_path, cap
         torch.ones(2) * 3
     assert "another dump is active" in capfd.readouterr().err
     assert {"add", "mul"} <= set(entries(tmp_path / "outer.h5"))
+
+
+def test_a_large_dump_and_a_dynamic_loss_scale_give_advice(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("torch_npu.capture._hdf5.LARGE", 1 << 10)
+    with torch.utils.dumper(use_dump=True, dump_path=tmp_path / "x.h5"):
+        for _ in range(4):
+            torch.ones(300) + torch.rand(300)
+    assert capfd.readouterr().err.count("use a batch of at most 8, dump one step") == 1
+    amp = types.ModuleType("apex.amp")
+    properties = types.SimpleNamespace(combine_grad=True)
+    amp._amp_state = types.SimpleNamespace(loss_scalers=[types.SimpleNamespace(dynamic=True)], opt_properties=properties)
+    monkeypatch.setitem(sys.modules, "apex.amp", amp)
+    with (
+        pytest.warns(UserWarning, match="dynamic loss scale"),
+        pytest.warns(UserWarning, match="combine_grad"),
+        torch.utils.dumper(check_overflow=True, dump_path=tmp_path / "y.h5"),
+    ):
+        torch.ones(2) + 1
 
 
 def test_bad_switches_are_errors(tmp_path):

@@ -22,7 +22,8 @@ struct OperatorInfo {
   std::vector<c10::TypePtr> types;
   std::vector<std::string> results;
   bool chosen = false;
-  bool writes = false;  // may write its arguments
+  bool writes = false;          // may write its arguments
+  std::vector<size_t> written;  // the arguments that it writes and does not return
 };
 
 std::string python_line();

@@ -21,6 +21,7 @@ struct CallContext final : at::ObserverContext {
   std::unique_ptr<Entry> entry;
   const OperatorInfo* info = nullptr;
   std::vector<at::Tensor> written;
+  std::vector<c10::IValue> results;  // arguments that become results: info->written
   int outer_depth = 0;
   bool replayed = false;
 };
@@ -136,7 +137,14 @@ const OperatorInfo& info_of(ActiveCapture& capture, const at::RecordFunction& fu
   }
   info->chosen = capture.chooses(info->name);
   // Normalisations write their running statistics, which their schemas do not say.
-  info->writes = schema.is_mutable() || info->name.find("_norm") != std::string::npos;
+  const bool is_norm = info->name.find("_norm") != std::string::npos;
+  info->writes = schema.is_mutable() || is_norm;
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    const bool is_running = is_norm && (argument.name() == "running_mean" || argument.name() == "running_var");
+    if ((is_written && count == 0) || is_running) info->written.push_back(i);
+  }
   return *info;
 }
 
@@ -245,6 +253,8 @@ void begin_operator(CallContext& context, CaptureThread& thread, const at::Recor
   Arguments call{info.name, false, info.arguments, std::vector<c10::IValue>(inputs.begin(), inputs.end())};
   call.names.resize(call.values.size());
   context.entry = begin_entry(capture, context, call, call.values.size() == info.types.size() ? &info.types : nullptr, module);
+  if (context.entry == nullptr || inputs.size() != info.arguments.size()) return;
+  for (const size_t i : info.written) context.results.push_back(inputs[i]);
 }
 
 std::string module_of(ActiveCapture& capture, const at::RecordFunction& function) {
@@ -319,7 +329,16 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* observed) {
       thread.node_capture = context->capture;
       return;
     }
-    end_entry(capture, std::move(context->entry), function.outputs(), context->info->results);
+    const OperatorInfo& info = *context->info;
+    std::vector<c10::IValue> results = function.outputs();
+    std::vector<std::string> names = info.results;
+    if (results.size() == names.size()) {
+      for (size_t i = 0; i < context->results.size(); ++i) {
+        results.push_back(std::move(context->results[i]));
+        names.push_back(info.arguments[info.written[i]]);
+      }
+    }
+    end_entry(capture, std::move(context->entry), results, names);
   } catch (const std::exception& error) {
     capture.fail(error.what());
   }

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ CODES: dict[torch.dtype, tuple[int, torch.dtype]] = {
 }
 DTYPES = {code: dtype for dtype, (code, _) in CODES.items()}
 
+LARGE = 8 << 30
 _DEVICES = {20: 10}  # torch's number of the device type -> that of the documents: 0 CPU, 1 CUDA, 10 npu
 _TENSOR, _INTEGERS, _INTEGER, _BOOL, _DOUBLE, _SCALAR, _DTYPE = 0, 2, 3, 4, 5, 7, 14
 
@@ -67,6 +69,7 @@ class Hdf5Writer:
         self._compression = "gzip" if compress else None
         self._stored: dict[tuple[Any, ...], str] = {}
         self._places: dict[int, tuple[str, str]] = {}
+        self._bytes = 0
         self._file = self._h5py.File(self.path, "w")
         self._descriptor: int = self._file.id.get_vfd_handle()
 
@@ -122,6 +125,10 @@ class Hdf5Writer:
             dataset.attrs[attribute] = _int32(number)
         dataset.attrs.create("Stride", list(value.stride), dtype="int64")
         self._stored[key] = path
+        self._bytes += data.nbytes
+        if self._bytes > LARGE and self._bytes - data.nbytes <= LARGE:
+            advice = "use a batch of at most 8, dump one step, and leave the optimizer outside the block"
+            print(f"torch_npu: the dump {self.path} is larger than {LARGE >> 30} GiB: {advice}", file=sys.stderr, flush=True)
 
     def _put_number(self, path: str, value: Any, kind: str) -> None:
         data: Any

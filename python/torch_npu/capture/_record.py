@@ -34,7 +34,7 @@ class TensorValue:
             captured.device_code,
             statistics,
             captured.missing,
-            getattr(captured, "requires_grad", False),
+            captured.requires_grad,
         )
 
 

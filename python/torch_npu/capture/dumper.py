@@ -26,8 +26,6 @@ from ._record import Record
 from ._replay import Replay
 from ._session import Capture
 
-_LARGE = 8 << 30
-
 
 class dumper:
     def __init__(
@@ -133,27 +131,26 @@ class dumper:
         finally:
             if self._replay is not None:
                 self._replay.close()
-        assert self._path is not None
-        if self._path.exists() and self._path.stat().st_size > _LARGE:
-            warnings.warn(f"the dump {self._path} is larger than 8 GiB: use a batch of at most 8 and dump one step", stacklevel=2)
 
     def _warn(self) -> None:
         many = torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
         if self._overflow and many:
             warnings.warn("torch.utils.dumper: check_overflow is meant for a single device", stacklevel=3)
-        if self._overflow and "apex.amp" in sys.modules and _apex_scales_dynamically():
-            warnings.warn(
-                "torch.utils.dumper: check_overflow with apex's dynamic loss scale reports the overflows that the scale provokes",
-                stacklevel=3,
-            )
+        for problem in _problems_of_apex() if self._overflow and "apex.amp" in sys.modules else []:
+            warnings.warn(f"torch.utils.dumper: check_overflow {problem}", stacklevel=3)
         if self._acl and os.environ.get("ACL_DUMP_DATA") == "1":
             warnings.warn("torch.utils.dumper: load_with_acl_dump needs ACL_DUMP_DATA=0, but it is 1", stacklevel=3)
 
 
-def _apex_scales_dynamically() -> bool:
+def _problems_of_apex() -> list[str]:
     state = getattr(sys.modules["apex.amp"], "_amp_state", None)
-    scalers = getattr(getattr(state, "_amp_state", state), "loss_scalers", [])
-    return any(getattr(scaler, "dynamic", False) for scaler in scalers)
+    state = getattr(state, "_amp_state", state)
+    problems = []
+    if any(getattr(scaler, "dynamic", False) for scaler in getattr(state, "loss_scalers", [])):
+        problems.append("with apex's dynamic loss scale reports the overflows that the scale provokes; give a fixed loss_scale")
+    if getattr(getattr(state, "opt_properties", None), "combine_grad", False):
+        problems.append("with combine_grad=True sees combined gradients; set combine_grad=False")
+    return problems
 
 
 def _existing(path: str) -> Path:

@@ -85,7 +85,8 @@ def as_floats(values: np.ndarray) -> np.ndarray:
     flat = np.ascontiguousarray(values).reshape(-1)
     if np.iscomplexobj(flat):
         flat = flat.view(flat.real.dtype)
-    return flat.astype(np.float64)
+    with np.errstate(all="ignore"):
+        return flat.astype(np.float64)
 
 
 def measure(mine: np.ndarray, golden: np.ndarray, algorithms: Sequence[str]) -> tuple[dict[str, str], list[str]]:
