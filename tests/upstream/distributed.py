@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 RANKS = 4
 PR_SET_PDEATHSIG = 1
@@ -43,6 +44,7 @@ def preload():
     from torch.testing._internal.distributed._tensor import common_dtensor  # noqa: F401
 
 
+@functools.cache
 def teach():
     import torch
     from torch.testing._internal import common_cuda, common_device_type
@@ -66,7 +68,6 @@ def teach():
     common.at_least_x_gpu = lambda number: torch.npu.device_count() >= number
     common.skip_if_no_gpu = lambda function: function
     common.DistributedTestBase.backend = _backend(common.DistributedTestBase.backend)
-    torch.cuda.device_count = lambda: RANKS  # the world size of some classes
     common_cuda.PLATFORM_SUPPORTS_MEM_EFF_ATTENTION = common_cuda.PLATFORM_SUPPORTS_FUSED_ATTENTION = True
     common_device_type.PrivateUse1TestBase.setUpClass = classmethod(_set_up_class)
     _teach_fsdp()
@@ -180,14 +181,19 @@ def _counted(run):
 
 
 class Collectives:
+    """Also gives the number of ranks to classes whose world size is the number of CUDA devices."""
+
     count = 0
 
     def __enter__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="torch_npu_upstream")
         os.environ[_FOLDER] = self._folder.name
+        self._devices = mock.patch("torch.cuda.device_count", lambda: RANKS)
+        self._devices.start()
         return self
 
     def __exit__(self, *_):
+        self._devices.stop()
         # A rank that is killed while it writes leaves an empty file.
         self.count = max((int(file.read_text() or 0) for file in Path(self._folder.name).iterdir()), default=0)
         self._folder.cleanup()
