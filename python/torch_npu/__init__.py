@@ -6,6 +6,7 @@ The import does not start a device. The first use of the device reports a missin
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 from ._commands import run_if_asked
@@ -71,7 +72,7 @@ _switches = npu.debug._from_environment()
 
 __all__ = ["__version__", "npu", "softnpu"]
 
-_ON_DEMAND = {"contrib", "distributed", "jit", "optim", "profiler", "testing", "utils"}
+_ON_DEMAND = {"accuracy", "contrib", "distributed", "jit", "optim", "profiler", "testing", "utils"}
 
 
 def __getattr__(name: str) -> Any:
@@ -87,3 +88,6 @@ def __dir__() -> list[str]:
 
 if _C._transfers_to_npu():
     from .contrib import transfer_to_npu  # noqa: F401
+
+if os.environ.get("PROF_CONFIG_PATH"):
+    importlib.import_module(".profiler.dynamic_profile", __name__).from_environment()

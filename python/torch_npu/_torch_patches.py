@@ -1,8 +1,9 @@
 """Names that are added to modules and classes of torch, and functions of torch that are wrapped.
 
+torch.utils.dumper(use_dump=True)             # see capture/dumper.py; loaded at its first use
 torch.version.cann                            # loads the device library
 torch.distributed.is_hccl_available()         # from torch_npu.distributed, like reinit_process_group and ProcessGroupHCCL
-torch.autograd.profiler.profile(use_npu=True) # means use_device="npu"
+torch.autograd.profiler.profile(use_npu=True) # see profiler/autograd.py
 torch.compiler.npugraph_mark_step_begin()     # does nothing
 model.cast_weight("npu:0")                    # does nothing
 packed_sequence.npu("npu:1")                  # torch's own; a device of another type is an error
@@ -28,7 +29,10 @@ from ._api_status import no_op
 def register() -> None:
     torch.version.__getattr__ = _of_version
     torch.distributed.__getattr__ = _of_distributed
+    torch.utils.__getattr__ = _of_utils
     torch.autograd.profiler.profile.__init__ = _with_use_npu(torch.autograd.profiler.profile.__init__)
+    torch.autograd.profiler.profile._prepare_trace = _not_nested(torch.autograd.profiler.profile._prepare_trace)
+    torch.autograd.profiler.profile.__exit__ = _ending_on_errors(torch.autograd.profiler.profile.__exit__)
     torch.compiler.npugraph_mark_step_begin = npugraph_mark_step_begin
     torch.nn.Module.cast_weight = cast_weight
     torch.nn.utils.rnn.PackedSequence.npu = _to_npu_only(torch.nn.utils.rnn.PackedSequence.npu)
@@ -42,6 +46,12 @@ def _of_version(name: str) -> Any:
     if name == "cann":
         return _C._get_cann_version("CANN")
     raise AttributeError(f"module 'torch.version' has no attribute {name!r}")
+
+
+def _of_utils(name: str) -> Any:
+    if name == "dumper":
+        return importlib.import_module("torch_npu.capture.dumper").dumper
+    raise AttributeError(f"module 'torch.utils' has no attribute {name!r}")
 
 
 def _of_distributed(name: str) -> Any:
@@ -76,12 +86,49 @@ def _on_host(init: Callable[..., None]) -> Callable[..., None]:
 
 def _with_use_npu(init: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(init)
-    def __init__(self: Any, *args: Any, use_npu: bool = False, **kwargs: Any) -> None:
-        if use_npu:
-            kwargs["use_device"] = "npu"
-        init(self, *args, **kwargs)
+    def __init__(self: Any, *args: Any, use_npu: bool = False, use_npu_simple: bool = False, **kwargs: Any) -> None:
+        if not use_npu and not use_npu_simple:
+            init(self, *args, **kwargs)
+            return
+        from .profiler import autograd
+
+        init(self, *args, **autograd.arguments(kwargs))
+        if type(self) is torch.autograd.profiler.profile:
+            self.__class__ = autograd.NpuProfile
+            self.npu_simple = use_npu_simple
 
     return __init__
+
+
+def _not_nested(prepare: Callable[..., None]) -> Callable[..., None]:
+    """Wraps the start of torch's profiler: a second one would silently take the records of the first."""
+
+    @functools.wraps(prepare)
+    def _prepare_trace(self: Any) -> None:
+        if self.use_device == "npu" and torch.autograd.profiler._is_profiler_enabled:
+            raise RuntimeError("profile: another profiler is recording, and profilers do not nest; stop it first")
+        prepare(self)
+
+    return _prepare_trace
+
+
+def _ending_on_errors(exit: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps the end of torch's profiler, which waits for the device: the recording ends even if the device reports an error."""
+
+    @functools.wraps(exit)
+    def __exit__(self: Any, *raised: Any) -> Any:
+        failure = None
+        if getattr(self, "use_device", None) == "npu" and npu.is_initialized():
+            try:
+                npu.synchronize()
+            except RuntimeError as error:
+                failure = error
+        result = exit(self, *raised)
+        if failure is not None:
+            raise failure
+        return result
+
+    return __exit__
 
 
 @no_op("torch.compile captures no NPU graphs")

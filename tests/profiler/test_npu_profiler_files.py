@@ -1,9 +1,9 @@
 """Results of torch_npu.profiler, torch.npu.profile, msprof and the advisor, on records made here and on real ones."""
 
 import csv
+import gc
 import json
 import sqlite3
-from pathlib import Path
 
 import pytest
 import torch
@@ -257,38 +257,6 @@ def test_bad_switches_are_named(options, message):
     assert torch.npu.profileConfig(ACL_PROF_AICORE_METRICS=False).AiCoreMetricsConfig == 0xFF
 
 
-def test_one_command_profiles_a_program(python, tmp_path):
-    program = """
-        import sys
-        from pathlib import Path
-        from torch_npu.profile import main
-        script = Path(sys.argv[1]) / "s.py"
-        script.write_text("import sys, torch\\nprint(torch.ones(2).npu().sum().item(), sys.argv[1:])\\nsys.exit(3)\\n")
-        sys.exit(main(["--out", sys.argv[1] + "/out", str(script), "--deep", "1"]))
-        """
-    done = python(program, tmp_path)
-    assert (done.stdout, done.returncode) == ("2.0 ['--deep', '1']\n", 3), done.stderr
-    assert len(list(tmp_path.glob("out/*_ascend_pt/advice.html"))) == 1 and "page: " in done.stderr
-
-
-def test_a_changed_file_starts_a_dynamic_profile(tmp_path, monkeypatch):
-    dynamic = profiler.dynamic_profile
-    monkeypatch.setattr(dynamic, "_SECONDS", 0)
-    dynamic.init(str(tmp_path))
-    dynamic.step()
-    path = Path(tmp_path, "profiler_config.json")
-    config = json.loads(path.read_text()) | {"prof_dir": str(tmp_path / "out"), "active": 1}
-    path.write_text(json.dumps(config))
-    dynamic.step()
-    torch.ones(2, device="npu").sin()
-    dynamic.step()
-    [folder] = (tmp_path / "out").iterdir()
-    assert "aten::sin" in {row.name for row in read_any(folder).operators}
-    path.write_text('{"speed": 1}')
-    with pytest.warns(UserWarning, match="unknown setting 'speed'"):
-        dynamic.step()
-
-
 def test_operators_of_logs_are_listed_once(tmp_path, monkeypatch, capsys):
     head = "[INFO] ASCENDCL(1,python):2025-01-01-00:00:00.000.000 [op.cpp:1]2 compile:aclopCompile::aclOp = OpType: "
     (tmp_path / "plog-1.log").write_text(f"{head}Add, InputDesc[0]: x \n{head}Add, InputDesc[0]: x \n{head}Mul, y \n")
@@ -319,3 +287,69 @@ def test_a_profile_changes_no_results(tmp_path):
     with profile(record_shapes=True, with_stack=True), torch.npu.profile(str(tmp_path)):
         found = train()
     assert found.equal(expected)
+
+
+def test_settings_and_metadata_are_stored_and_used_again(tmp_path):
+    config = _ExperimentalConfig("Level1", profiler.AiCMetrics.Memory, l2_cache=True, export_type=["db"])
+    handler = profiler.tensorboard_trace_handler(str(tmp_path), "me")
+    with profile(record_shapes=True, experimental_config=config, on_trace_ready=handler) as prof:
+        prof.add_metadata("model", 'a "small" one')
+        prof.add_metadata_json("sizes", "[1, 2]")
+        torch.ones(3, device="npu").sin()
+    [folder] = tmp_path.iterdir()
+    info = json.loads((folder / "profiler_info_0.json").read_text())
+    assert info["config"]["common_config"]["record_shapes"] is True
+    assert info["config"]["experimental_config"]["_aic_metrics"] == profiler.AiCMetrics.Memory
+    stored = json.loads((folder / "profiler_metadata.json").read_text())
+    assert {"model": 'a "small" one', "sizes": [1, 2]}.items() <= stored.items()
+    output = folder / "ASCEND_PROFILER_OUTPUT"
+    assert [path.name for path in output.iterdir()] == ["ascend_pytorch_profiler_0.db"]
+    profiler.profiler.analyse(str(tmp_path), export_type=profiler.ExportType.Text)
+    assert rows(output / "l2_cache.csv")[0]["Hit Rate"] == "N/A"
+    assert "main_mem_read_bw" in rows(output / "kernel_details.csv")[0]
+    assert "aclnnSin" in {row["kernel_name"] for row in rows(output / "task_time.csv")}
+    (folder / "profiler_info_0.json").write_text("{}")
+    with pytest.raises(NotAProfile, match="is damaged, or of another version"):
+        profiler.profiler.analyse(str(tmp_path))
+
+
+@pytest.mark.parametrize(("least", "found"), [(0, True), (60_000, False)])
+def test_collections_of_garbage_are_marks_in_the_trace(tmp_path, least, found):
+    config = _ExperimentalConfig(gc_detect_threshold=least)
+    with profile(experimental_config=config, on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path), "me")):
+        gc.collect()
+        gc.collect()
+    domains = {mark.domain for mark in read_any(tmp_path).marks}
+    assert domains == ({"garbage collection"} if found else set())
+    assert not any("_Collections" in repr(callback) for callback in gc.callbacks)
+
+
+def test_memory_is_recorded_with_the_operator_that_allocates(tmp_path):
+    with profile(profile_memory=True, on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path), "me")):
+        kept = torch.empty(512, 1024, device="npu")
+        torch.empty(256, 1024, device="npu")
+    [output] = tmp_path.glob("*/ASCEND_PROFILER_OUTPUT")
+    found = [row for row in rows(output / "operator_memory.csv") if row["Device Type"] == "NPU:0"]
+    assert [(row["Name"], row["Size(KB)"]) for row in found] == [("aten::empty", "2048.0"), ("aten::empty", "1024.0")]
+    assert kept.nbytes == 2 << 20 and float(found[1]["Allocation Total Allocated(MB)"]) >= 3
+    assert len([row for row in rows(output / "memory_record.csv") if row["Device Type"] == "NPU:0"]) == 2
+
+
+def test_times_keep_their_last_digits(tmp_path):
+    """A float of microseconds since 1970 is exact to a quarter of a microsecond only."""
+    start = 1_795_033_580_314_951_117
+    write_ascend_pt(tmp_path / "x_ascend_pt", Records(tasks=[Task("aclnnAdd", start_ns=start, end_ns=start + 1)]),
+                    _ExperimentalConfig())  # fmt: skip
+    [output] = tmp_path.glob("*/ASCEND_PROFILER_OUTPUT")
+    assert rows(output / "kernel_details.csv")[0]["Start Time(us)"] == "1795033580314951.117"
+
+
+def test_steps_of_a_thousand_are_split(tmp_path):
+    tasks = [Task("aclnnAdd", start_ns=10 * number + 1, end_ns=10 * number + 8) for number in range(2000)]
+    tasks += [Task("HcclSend", "collective", start_ns=10 * number, end_ns=10 * number + 4) for number in range(0, 2000, 2)]
+    records = Records(tasks=tasks, steps=[Step(number, 20 * number, 20 * number + 20) for number in range(1000)])
+    tables.step_trace_time(tmp_path / "s.csv", records)
+    found = rows(tmp_path / "s.csv")
+    assert len(found) == 1000
+    for row in found:
+        assert [float(row[name]) for name in ("Computing", "Communication", "Overlapped", "Free")] == [0.014, 0.004, 0.003, 0.005]

@@ -15,6 +15,7 @@ import torch
 from ..npu.fallback import fallback_stats
 from ..npu.mstx import mstx
 from . import _records
+from .ranks import rank
 from .records import KERNEL, Call, Mark, Memory, Operator, Records, Shared, Step, Task
 
 _STEP, _MEMORY = "ProfilerStep#", "[memory]"
@@ -31,20 +32,29 @@ class Recorder:
         self._collections = None if gc_milliseconds is None else _Collections(gc_milliseconds)
 
     def stop(self) -> Records:
-        """Waits for the device. Fallbacks to the CPU are in info["fallbacks"]: operator, count. If the device reports an error,
-        the recording has ended all the same."""
-        try:
-            if torch.npu.is_initialized():
-                torch.npu.synchronize()
-        finally:
-            records = self._read()
+        """Waits for the device and returns the records. If the device reports an error, the recording has ended all the same."""
+        error = self.wait()
+        records = self.read()
+        if error is not None:
+            raise error
         return records
 
-    def _read(self) -> Records:
-        records = Records(info={"process": os.getpid(), "python": sys.argv[0], **host_settings()})
+    def wait(self) -> RuntimeError | None:
+        """Waits for the device. Returns the error that it reports. Calls from now on are those of the profiler."""
+        self._end_ns = time.time_ns()
+        if torch.npu.is_initialized():
+            try:
+                torch.npu.synchronize()
+            except RuntimeError as error:
+                return error
+        return None
+
+    def read(self) -> Records:
+        """Ends the recording, after wait(). Fallbacks to the CPU are in info["fallbacks"]: operator, count."""
+        records = Records(info={"process": os.getpid(), "rank": rank(), "python": sys.argv[0], **host_settings()})
         found = _records.stop(self._session)
         records.tasks = [Task._make(task) for task in found.tasks]
-        records.calls = [Call._make(call) for call in found.calls]
+        records.calls = [Call._make(call) for call in found.calls if call.start_ns < self._end_ns]
         records.marks = [Mark(*mark[:5]) for mark in found.marks]
         records.dropped, records.unfinished = found.dropped, found.unfinished
         records.marks += [Mark(*row) for row in mstx._stop_listening(self._marks)]

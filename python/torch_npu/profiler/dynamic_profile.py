@@ -29,8 +29,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .._api_status import no_op
 from .experimental_config import _ExperimentalConfig
-from .folder import rank
 from .profiler import profile, supported_activities, tensorboard_trace_handler
+from .ranks import rank
 from .scheduler import Schedule
 
 _SECONDS = 2.0

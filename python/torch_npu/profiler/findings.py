@@ -20,7 +20,7 @@ from .records import COLLECTIVE, Records, Task
 _SYNCHRONISING = re.compile(r"aclrtSynchronize(Stream|Device|Event)|aclrtMemcpy(2d)?$|aclrtStreamWaitEvent$")
 _WAITING_OPERATORS = {"aten::item", "aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "aten::masked_select"}
 _LOADER = "enumerate(DataLoader)"
-_SMALL_NS = 20_000
+_SMALL_NS, _LATE_NS = 20_000, 1_000_000
 _OF_TORCH = re.compile(r"^(torch|torch_npu)/|/(site|dist)-packages/(torch|torch_npu)/")
 _FRAME = re.compile(r"(.+\.py)\((\d+)\): (.+)")
 
@@ -110,11 +110,23 @@ def _place(node: Node | None) -> str:
 
 
 def _tasks(records: Records, calls: Calls, kind: str, title: str, advice: str, wanted: Callable[..., bool]) -> Iterator[Finding]:
-    found = [task for task in records.tasks if wanted(task)]
-    if not found:
-        return
-    cost = sum(task.end_ns - task.start_ns for task in found) / 1000
-    yield Finding(kind, title, cost, len(found), advice, _lines_of_tasks(found, calls, lambda task: task.end_ns - task.start_ns))
+    nodes = {id(task): node for node in calls.nodes for task in node.tasks}
+    found = [task for task in records.tasks if wanted(task, nodes.get(id(task)))]
+    if found:
+        cost = sum(task.end_ns - task.start_ns for task in found) / 1000
+        lines = _lines_of_tasks(found, calls, lambda task: task.end_ns - task.start_ns)
+        yield Finding(kind, title, cost, len(found), advice, lines)
+
+
+def _is_format_cast(task: Task, node: Node | None) -> bool:
+    """The software device changes formats by copies, so the operator tells."""
+    if names.is_format_cast(task):
+        return True
+    return node is not None and any("format_cast" in each.operator.name for each in (node, *_above(node)))
+
+
+def _is_contiguous_copy(task: Task, node: Node | None) -> bool:
+    return names.is_contiguous_copy(task) and not _is_format_cast(task, node)
 
 
 def _lines_of_tasks(tasks: Iterable[Task], calls: Calls, cost: Callable[[Task], float]) -> list[str]:
@@ -124,12 +136,12 @@ def _lines_of_tasks(tasks: Iterable[Task], calls: Calls, cost: Callable[[Task], 
 
 def _copies(records: Records, calls: Calls) -> Iterator[Finding]:
     advice = "Views (transpose, permute, chunk, expand) make later operators copy; use operators that compute, or copy once."
-    yield from _tasks(records, calls, "copy", "copies to contiguous memory", advice, names.is_contiguous_copy)
+    yield from _tasks(records, calls, "copy", "copies to contiguous memory", advice, _is_contiguous_copy)
 
 
 def _format_casts(records: Records, calls: Calls) -> Iterator[Finding]:
     advice = "Give weights their format once, before the training (torch_npu.npu_format_cast, or module.npu())."
-    yield from _tasks(records, calls, "format", "changes of format (TransData)", advice, names.is_format_cast)
+    yield from _tasks(records, calls, "format", "changes of format (TransData)", advice, _is_format_cast)
 
 
 def _first_calls(records: Records, calls: Calls) -> Iterator[Finding]:
@@ -141,9 +153,11 @@ def _first_calls(records: Records, calls: Calls) -> Iterator[Finding]:
     for nodes in groups.values():
         if len(nodes) > 3:
             first = min(nodes, key=lambda node: node.operator.start_ns)
-            excess = first.host_self - median(node.host_self for node in nodes)
-            if excess > 1_000_000:
+            excess = first.host_total - median(node.host_total for node in nodes)
+            if excess > _LATE_NS:
                 late.append((first, excess))
+    around = {id(above) for node, _ in late for above in _above(node)}
+    late = [(node, excess) for node, excess in late if id(node) not in around]
     if late:
         yield Finding(
             "first call",
@@ -153,6 +167,12 @@ def _first_calls(records: Records, calls: Calls) -> Iterator[Finding]:
             "Run about 10 steps before the profile (warmup of the schedule); with changing shapes, pad to few fixed ones.",
             _lines((_place(node), cost) for node, cost in late),
         )
+
+
+def _above(node: Node) -> Iterator[Node]:
+    while node.parent is not None:
+        node = node.parent
+        yield node
 
 
 def _loader(records: Records, calls: Calls) -> Iterator[Finding]:
@@ -190,8 +210,8 @@ def _launches(records: Records, calls: Calls) -> Iterator[Finding]:
 def _overlap(records: Records, calls: Calls) -> Iterator[Finding]:
     for device in records.devices():
         tasks = [task for task in records.tasks if task.device == device]
-        count = sum(task.kind == COLLECTIVE for task in tasks)
-        if not count:
+        collectives = [task for task in tasks if task.kind == COLLECTIVE]
+        if not collectives:
             continue
         alone = length(busy(tasks, *records.span()).not_overlapped)
         if alone:
@@ -199,9 +219,10 @@ def _overlap(records: Records, calls: Calls) -> Iterator[Finding]:
                 "communication",
                 f"NPU {device} communicates while it computes nothing",
                 alone / 1000,
-                count,
+                len(collectives),
                 "DistributedDataParallel overlaps gradients with the backward pass: larger buckets (bucket_cap_mb), fewer small "
                 "collectives.",
+                _lines_of_tasks(collectives, calls, lambda task: task.end_ns - task.start_ns),
             )
 
 

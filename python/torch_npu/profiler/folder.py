@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import string
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 from ..version import __version__
 from . import database, tables, trace
 from .experimental_config import _ExperimentalConfig
+from .ranks import rank
 from .records import NotAProfile, Records, read_raw, without_garbage_collection, write_raw
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -28,32 +28,6 @@ OUTPUT = "ASCEND_PROFILER_OUTPUT"
 def moment() -> str:
     now = time.time()
     return time.strftime("%Y%m%d%H%M%S", time.localtime(now)) + f"{int(now * 1000) % 1000:03}"
-
-
-def rank() -> int:
-    """Of the default process group, else that of the launcher."""
-    distributed = _initialised_distributed()
-    if distributed is not None:
-        return int(distributed.get_rank())
-    word = os.environ.get("RANK", "0")
-    return int(word) if word.isdigit() else 0
-
-
-def process_groups() -> dict[str, Any]:
-    """The groups of this rank: {"parallel_group_info": {name: {"group_name", "group_rank", "global_ranks"}}}, or {}."""
-    distributed = _initialised_distributed()
-    if distributed is None:
-        return {}
-    groups = {}
-    for group in distributed.distributed_c10d._world.pg_map:
-        name, ranks = group.group_name, distributed.get_process_group_ranks(group)
-        groups[name] = {"group_name": group.group_desc, "group_rank": distributed.get_rank(group), "global_ranks": ranks}
-    return {"parallel_group_info": groups}
-
-
-def _initialised_distributed() -> Any:
-    distributed = sys.modules.get("torch.distributed")
-    return distributed if distributed and distributed.is_available() and distributed.is_initialized() else None
 
 
 def new_prof_folder(parent: Path) -> Path:

@@ -17,8 +17,9 @@ from torch.profiler import ProfilerActivity
 from .._api_status import no_op
 from .collect import GARBAGE_COLLECTION, Recorder, host_records
 from .experimental_config import ProfilerLevel, _ExperimentalConfig
-from .folder import make_folder, moment, new_prof_folder, process_groups, read_any, write_ascend_pt, write_info, write_output
+from .folder import make_folder, moment, new_prof_folder, read_any, write_ascend_pt, write_info, write_output
 from .profiler_interface import supported_activities
+from .ranks import process_groups
 from .records import NotAProfile, Records, write_raw
 
 _SETTINGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
@@ -27,7 +28,10 @@ __all__ = ["analyse", "profile", "supported_activities", "tensorboard_trace_hand
 
 
 class profile(torch.profiler.profile):
-    """torch.profiler.profile for all threads. custom_trace_id_callback returns the name of a trace."""
+    """torch.profiler.profile for all threads. custom_trace_id_callback returns the name of a trace.
+
+    With profile_memory, operators of the calling thread and of the backward pass are recorded only: torch reports allocations to
+    no other profiler. Tasks of the device and calls of AscendCL are those of all threads."""
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class profile(torch.profiler.profile):
             with_stack=with_stack,
             with_flops=with_flops,
             with_modules=with_modules,
-            experimental_config=torch._C._profiler._ExperimentalConfig(profile_all_threads=True),
+            experimental_config=torch._C._profiler._ExperimentalConfig(profile_all_threads=not profile_memory),
             custom_trace_id_callback=custom_trace_id_callback,
         )
 
@@ -93,11 +97,6 @@ class profile(torch.profiler.profile):
         self._started = False
         super().stop()
 
-    def prepare_trace(self) -> None:
-        if torch.autograd.profiler._is_profiler_enabled:
-            raise RuntimeError("profile: another profiler is recording, and profilers do not nest; stop it first")
-        super().prepare_trace()
-
     def start_trace(self) -> None:
         recorder = None
         if ProfilerActivity.PrivateUse1 in self.activities:
@@ -116,11 +115,8 @@ class profile(torch.profiler.profile):
         error = None
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
-            try:
-                torch.npu.synchronize()
-            except RuntimeError as found:
-                error = found
-            self.npu_records = _chosen(recorder.stop(), self.npu_config)
+            error = recorder.wait()
+            self.npu_records = _chosen(recorder.read(), self.npu_config)
         super().stop_trace()
         if error is not None:
             raise error

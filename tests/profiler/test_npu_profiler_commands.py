@@ -1,0 +1,147 @@
+"""Profiles without a change of the program, and profiles that start while it runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch_npu import profiler
+from torch_npu.profiler.folder import read_any
+
+SCRIPT = """
+import os, sys, torch
+os.chdir("/")
+print(torch.ones(2).npu().sum().item(), sys.argv[1:])
+if sys.argv[1] == "fail":
+    raise ValueError("on purpose")
+if sys.argv[1] == "interrupt":
+    raise KeyboardInterrupt
+sys.exit(3)
+"""
+RUN = "import os, sys; os.chdir(sys.argv[1]); from torch_npu.profile import main; sys.exit(main(sys.argv[2:]))"
+
+
+@pytest.mark.parametrize(("word", "status"), [("exit", 3), ("fail", 1), ("interrupt", 130)])
+def test_one_command_profiles_a_program_as_it_is(child, tmp_path, word, status):
+    (tmp_path / "s.py").write_text(SCRIPT)
+    done = child(RUN, tmp_path, "--out", "out", "--memory", "s.py", word, "--deep")
+    assert (done.stdout, done.returncode) == (f"2.0 ['{word}', '--deep']\n", status), done.stderr
+    [page] = tmp_path.glob("out/*_ascend_pt/advice.html")
+    assert f"page: {page}" in done.stderr and ("on purpose" in done.stderr) == (word == "fail")
+    assert "aten::sum" in {row.name for row in read_any(tmp_path / "out").operators}
+
+
+def test_a_module_is_profiled_with_its_arguments(child, tmp_path):
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "main.py").write_text("import sys, torch\nprint(sys.argv[1:], torch.ones(2).npu().sum().item())\n")
+    done = child(RUN.replace("os.chdir(sys.argv[1])", "sys.path.insert(0, sys.argv[1]); os.chdir(sys.argv[1])"),
+                 tmp_path, "--no-stack", "-m", "inside.main", "-x")  # fmt: skip
+    assert (done.stdout, done.returncode) == ("['-x'] 2.0\n", 0), done.stderr
+    assert len(list(tmp_path.glob("npu_profile/*_ascend_pt/advice.html"))) == 1
+
+
+def test_wrong_calls_of_the_command_are_named(child, tmp_path):
+    done = child(RUN, tmp_path, "none.py")
+    assert done.returncode == 2 and "there is no file none.py" in done.stderr
+    (tmp_path / "s.py").write_text("print(1)\n")
+    (tmp_path / "file").touch()
+    done = child(RUN, tmp_path, "--out", "file/x", "s.py")
+    assert done.returncode == 1 and "cannot be made: Not a directory" in done.stderr and done.stdout == ""
+
+
+def test_a_changed_file_starts_a_dynamic_profile(tmp_path, monkeypatch):
+    dynamic = profiler.dynamic_profile
+    monkeypatch.setattr(dynamic, "_SECONDS", 0)
+    dynamic.init(str(tmp_path))
+    dynamic.step()
+    path = Path(tmp_path, "profiler_config.json")
+    config = json.loads(path.read_text()) | {"prof_dir": str(tmp_path / "out"), "active": 1}
+    path.write_text(json.dumps(config))
+    dynamic.step()
+    torch.ones(2, device="npu").sin()
+    dynamic.step()
+    [folder] = (tmp_path / "out").iterdir()
+    assert "aten::sin" in {row.name for row in read_any(folder).operators}
+    path.write_text('{"speed": 1}')
+    with pytest.warns(UserWarning, match="unknown setting 'speed'"):
+        dynamic.step()
+
+
+DYNAMIC = """
+    import json, sys, torch, torch_npu
+    from pathlib import Path
+    folder = Path(sys.argv[1])
+    from torch_npu.profiler import dynamic_profile
+    dynamic_profile._SECONDS = 0
+    model, other = torch.nn.Linear(2, 2).npu(), torch.nn.Linear(2, 2).npu()
+    first, second = torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.Adam(other.parameters())
+
+    def step(operator):
+        (operator(model(torch.ones(1, 2, device="npu"))) + other(torch.ones(1, 2, device="npu"))).sum().backward()
+        first.step()
+        second.step()
+
+    step(torch.sin)
+    config = json.loads((folder / "profiler_config.json").read_text())
+    config |= {"prof_dir": str(folder / "out"), "active": int(sys.argv[2]), "metadata": {}}
+    (folder / "profiler_config.json").write_text(json.dumps(config))
+    step(torch.cos)
+    step(torch.exp)
+    step(torch.tanh)
+    """
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_an_environment_variable_profiles_steps_of_the_optimizer(child, tmp_path, steps):
+    """The first optimizer ends the steps. What was recorded when the program ends is written."""
+    done = child(DYNAMIC, tmp_path, steps, PROF_CONFIG_PATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    [folder] = (tmp_path / "out").iterdir()
+    found = {row.name for row in read_any(folder).operators}
+    assert "aten::exp" in found and not {"aten::sin", "aten::cos"} & found
+    assert ("aten::tanh" in found) == (steps > 1)
+
+
+def test_a_folder_that_cannot_be_written_does_not_stop_the_program(child, tmp_path):
+    (tmp_path / "file").touch()
+    done = child("import torch, torch_npu; print(1)", PROF_CONFIG_PATH=str(tmp_path / "file" / "x"))
+    assert (done.stdout, done.returncode) == ("1\n", 0)
+    assert "PROF_CONFIG_PATH has no effect" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"active": 0}, "active is 0"),
+        ({"activities": ["GPU"]}, "activities are CPU and NPU, not 'GPU'"),
+        ({"experimental_config": {"aic_metrics": "SPEED"}}, "aic_metrics must be one of"),
+        ({"prof_dir": "/dev/null/x"}, "cannot be made"),
+    ],
+)
+def test_wrong_settings_of_a_dynamic_profile_are_a_warning(change, message, tmp_path, monkeypatch):
+    dynamic = profiler.dynamic_profile
+    monkeypatch.setattr(dynamic, "_state", dynamic._State())
+    dynamic.init(str(tmp_path))
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(change))
+    with pytest.warns(UserWarning, match=message):
+        dynamic.start(str(path))
+        dynamic.step()
+    torch.ones(2, device="npu").sin()
+    dynamic.step()
+
+
+def test_other_ranks_are_not_recorded(tmp_path, monkeypatch):
+    dynamic = profiler.dynamic_profile
+    monkeypatch.setattr(dynamic, "_state", dynamic._State())
+    monkeypatch.setenv("RANK", "1")
+    dynamic.init(str(tmp_path))
+    path = tmp_path / "other.json"
+    for ranks, folders in (([0], 0), ([0, 1], 1)):
+        path.write_text(json.dumps({"is_rank": True, "rank_list": ranks, "prof_dir": str(tmp_path / "out")}))
+        dynamic.start(str(path))
+        dynamic.step()
+        dynamic.step()
+        assert len(list(tmp_path.glob("out/*_ascend_pt"))) == folders
+    [info] = tmp_path.glob("out/*_ascend_pt/profiler_info_1.json")
+    assert json.loads(info.read_text())["rank_id"] == 1
