@@ -175,7 +175,7 @@ void log_launch(NPUStream stream, const Launch& launch) {
   if (options().logs_operators) ACL_FN(aclAppLog)(ACL_INFO, "launch", __FILE_NAME__, __LINE__, "%s", line.c_str());
 }
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool annotator_registered = [] {
   acl::set_annotator(acl::AnnotatorPlace::kLaunch, annotate);
   return true;
 }();

@@ -3,7 +3,9 @@
     with torch.npu.mstx.annotate("epoch"):
         torch.npu.mstx.mark("first batch", stream=torch.npu.current_stream())
 
-No profiler records them yet: arguments are checked, and nothing else happens. A wrong argument is a warning, never an error, so
+torch_npu.profiler records them with _ExperimentalConfig(mstx=True), and torch.npu.profile always.
+
+A wrong argument is a warning, never an error, so
 that a training continues. Ranges of range_push nest within a domain and thread. Ranges of range_start may end in any order and
 thread.
 """
@@ -13,17 +15,16 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
-from .._api_status import no_op
 from .streams import Stream
 
-_REASON = "no profiler records marks and ranges yet; use torch.profiler.record_function with torch.profiler"
-
 _thread = threading.local()
-_open = set()  # (domain, range_id) of range_start
+_open: dict[tuple[str, int], tuple[str, int, int]] = {}  # of range_start: message, start and stream
+_listeners: list[list[tuple[Any, ...]]] = []  # of running profilers; a row has the fields of profiler.records.Mark
 _numbers = itertools.count(1)
 
 
@@ -42,10 +43,22 @@ def _warn(text: str) -> bool:
     return False
 
 
-def _depths() -> dict[str, int]:
-    if not hasattr(_thread, "depths"):
-        _thread.depths = {}
-    return _thread.depths
+def _stacks() -> dict[str, list[tuple[str, int, int]]]:
+    if not hasattr(_thread, "stacks"):
+        _thread.stacks = {}
+    return _thread.stacks
+
+
+def _begin(message: str, stream: Stream | None) -> tuple[str, int, int]:
+    return message, time.time_ns(), -1 if stream is None else stream.stream_id
+
+
+def _end(begun: tuple[str, int, int], domain: str, end: int | None = None) -> None:
+    if _listeners:
+        message, start, stream = begun
+        row = (message, threading.get_native_id(), start, time.time_ns() if end is None else end, stream, domain)
+        for rows in list(_listeners):
+            rows.append(row)
 
 
 class annotate:
@@ -78,56 +91,64 @@ class mstx:
     """The functions as static methods. The class needs no objects."""
 
     @staticmethod
-    @no_op(_REASON)
     def mark(message: str, stream: Stream | None = None, domain: str = "default") -> None:
         """Marks a point in time of the host, or of the stream if one is given."""
-        _is_right("mark", message, stream, domain)
+        if _is_right("mark", message, stream, domain):
+            begun = _begin(message, stream)
+            _end(begun, domain, begun[1])
 
     @staticmethod
-    @no_op(_REASON)
     def range_push(message: str, stream: Stream | None = None, domain: str = "default") -> int:
         """Begins a range in this thread. Returns the number of ranges open before, or -1 for a wrong argument."""
         if not _is_right("range_push", message, stream, domain):
             return -1
-        depths = _depths()
-        depths[domain] = depths.get(domain, 0) + 1
-        return depths[domain] - 1
+        stack = _stacks().setdefault(domain, [])
+        stack.append(_begin(message, stream))
+        return len(stack) - 1
 
     @staticmethod
-    @no_op(_REASON)
     def range_pop(domain: str = "default") -> int:
         """Ends the innermost range of this thread. Returns the number of ranges still open, or -1 if none was open."""
         if not _is_right("range_pop", "-", None, domain):
             return -1
-        depths = _depths()
-        if not depths.get(domain):
+        stack = _stacks().get(domain)
+        if not stack:
             _warn(f"range_pop: this thread has no open range in the domain {domain!r}; range_push begins one")
             return -1
-        depths[domain] -= 1
-        return depths[domain]
+        _end(stack.pop(), domain)
+        return len(stack)
 
     @staticmethod
-    @no_op(_REASON)
     def range_start(message: str, stream: Stream | None = None, domain: str = "default") -> int:
         """Begins a range. Returns its ID for range_end, or 0 for a wrong argument."""
         if not _is_right("range_start", message, stream, domain):
             return 0
         number = next(_numbers)
-        _open.add((domain, number))
+        _open[domain, number] = _begin(message, stream)
         return number
 
     @staticmethod
-    @no_op(_REASON)
     def range_end(range_id: int, domain: str = "default") -> None:
         if (domain, range_id) not in _open:
             _warn(f"range_end: there is no open range {range_id!r} in the domain {domain!r}; give what range_start returned")
             return
-        _open.remove((domain, range_id))
+        _end(_open.pop((domain, range_id)), domain)
 
     @staticmethod
-    @no_op(_REASON)
     def mstx_range(message: str, stream: Stream | None = None, domain: str = "default") -> annotate:
         """A decorator: each call of the function is a range."""
         return annotate(message, stream, domain)
 
     annotate = annotate
+
+    @staticmethod
+    def _listen() -> list[tuple[Any, ...]]:
+        """Begins to collect marks and ended ranges for a profiler."""
+        rows: list[tuple[Any, ...]] = []
+        _listeners.append(rows)
+        return rows
+
+    @staticmethod
+    def _stop_listening(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        _listeners[:] = [each for each in _listeners if each is not rows]
+        return rows

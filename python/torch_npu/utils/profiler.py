@@ -6,7 +6,9 @@
         train(batch)
         profile.end()     # after the tenth step: writes the trace and calls sys.exit()
 
-profile_type: TORCH records with torch.autograd.profiler, ASCEND_PROFILER with torch_npu.profiler. None records nothing and does
+profile_type: TORCH records with torch.autograd.profiler, ASCEND_PROFILER with torch_npu.profiler, CANN and GE with
+torch.npu.profile. The environment variables PROFILE_START_STEP and PROFILE_TYPE stand for start_step, which they replace, and for
+a profile_type that is not given. None records nothing and does
 not end the program. All calls of Profile return the same object.
 """
 
@@ -15,7 +17,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,8 @@ from .. import profiler
 
 _OPTIONS = {
     "TORCH": {"enabled", "use_cuda", "record_shapes", "with_flops", "profile_memory", "with_stack", "use_kineto", "use_cpu"},
+    "CANN": {"use_e2e_profiler", "config"},
+    "GE": {"use_e2e_profiler", "config"},
     "ASCEND_PROFILER": {"activities", "schedule", "record_shapes", "profile_memory", "with_stack"},
 }
 
@@ -53,11 +56,14 @@ class _Profile:
         experimental_config: Any = None,
         **kwargs: Any,
     ) -> None:
-        if profile_type in ("CANN", "GE"):
-            warnings.warn(f"Profile: there is no profile_type {profile_type} here, nothing is recorded; use TORCH", stacklevel=3)
-            profile_type = None
+        profile_type = profile_type or os.environ.get("PROFILE_TYPE") or None
         if profile_type not in (None, *_OPTIONS):
-            raise ValueError(f"Profile: profile_type must be None, TORCH or ASCEND_PROFILER, not {profile_type!r}")
+            raise ValueError(f"Profile: profile_type must be None, {', '.join(_OPTIONS)}, not {profile_type!r}")
+        word = os.environ.get("PROFILE_START_STEP", "")
+        if word:
+            if not word.isdigit() or int(word) < 1:
+                raise ValueError(f"Profile: PROFILE_START_STEP must be a whole number of at least 1, not {word!r}")
+            start_step = int(word)
         unknown = set(kwargs) - _OPTIONS.get(profile_type or "", set(kwargs))
         if unknown:
             allowed = ", ".join(sorted(_OPTIONS[profile_type or ""]))
@@ -68,6 +74,8 @@ class _Profile:
             os.makedirs(save_path, exist_ok=True)
         if profile_type == "TORCH":
             self.prof = torch.autograd.profiler.profile(**{"record_shapes": record_shape, **kwargs})
+        elif profile_type in ("CANN", "GE"):
+            self.prof = torch.npu.profile(save_path, **{"use_e2e_profiler": False, **kwargs})
         elif profile_type == "ASCEND_PROFILER":
             self.prof = profiler.profile(
                 on_trace_ready=profiler.tensorboard_trace_handler(save_path),

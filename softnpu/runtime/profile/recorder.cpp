@@ -21,6 +21,7 @@ namespace softnpu {
 namespace {
 
 constexpr size_t kChunkTasks = 512;
+constexpr uint32_t kAnySession = uint32_t{1} << 31;  // so that marks are recorded if nothing else is
 constexpr uint64_t kMostRecords = uint64_t{4} << 20;
 
 struct Chunk {
@@ -94,7 +95,7 @@ struct Recorder {
   }
   void combine_switches() {
     uint32_t all = logs_signatures ? SOFTNPU_LOG_SIGNATURES : 0;
-    for (const auto& [number, session] : sessions) all |= session.what;
+    for (const auto& [number, session] : sessions) all |= session.what | kAnySession;
     detail::records_on.store(all, std::memory_order_seq_cst);
   }
   // After the last session: frees everything that no task uses.

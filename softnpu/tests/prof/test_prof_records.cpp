@@ -144,6 +144,16 @@ TEST_F(ProfRecords, MarksAndRangesHaveTheirTimesAndPlaces) {
   EXPECT_GE(number(on_stream[0], "start_ns"), number(kernels[0], "end_ns"));  // when the stream reaches it
 }
 
+TEST_F(ProfRecords, MarksAreRecordedAlone) {
+  Profile profile(*this, ACL_PROF_MSPROFTX);
+  ASSERT_ACL(aclprofMarkEx("alone", 5, stream_));
+  copy();
+  profile.end();
+  EXPECT_EQ(named(lines("host/marks.jsonl"), "alone").size(), 1u);
+  EXPECT_TRUE(lines("device_0/tasks.jsonl").empty());
+  EXPECT_TRUE(lines("host/calls.jsonl").empty());
+}
+
 TEST_F(ProfRecords, MarksWithoutAProfileSucceed) {
   EXPECT_ACL(aclprofMarkEx("x", 1, stream_));
   void* const stamp = aclprofCreateStamp();

@@ -1,0 +1,287 @@
+"""torch.npu.profile and the functions below it: records into a folder PROF_*, which `msprof --export=on --output=DIR` turns into
+a timeline and tables. What is written while the program runs can be read if it is killed.
+
+    with torch.npu.profile(profiler_result_path="./result", use_e2e_profiler=True):
+        train_step()
+
+profileConfig chooses what is recorded. use_e2e_profiler adds the operators of torch; with CANN, which has a format of its own,
+as a Chrome trace FRAMEWORK_PROF_*.json beside the folder. One recording runs at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from .. import _C
+from ._lazy import _lazy_init, is_initialized
+from .fallback import fallback_stats
+from .mstx import mstx
+
+_METRICS = {0, 1, 2, 3, 4, 0xFF}
+_SWITCHES = {
+    "ACL_PROF_ACL_API": 0x1,
+    "ACL_PROF_TASK_TIME": 0x2,
+    "ACL_PROF_AICORE_METRICS": 0x4,
+    "ACL_PROF_AICPU": 0x8,
+    "ACL_PROF_L2CACHE": 0x10,
+    "ACL_PROF_HCCL_TRACE": 0x20,
+    "ACL_PROF_TRAINING_TRACE": 0x40,
+}
+_MSPROFTX = 0x80
+_RUNTIME_API = 0x100
+
+
+class profileConfig:
+    """What torch.npu.profile records. The attributes have the names of the arguments."""
+
+    def __init__(
+        self,
+        ACL_PROF_ACL_API: bool = True,
+        ACL_PROF_TASK_TIME: bool = True,
+        ACL_PROF_AICORE_METRICS: bool = True,
+        ACL_PROF_AICPU: bool = True,
+        ACL_PROF_L2CACHE: bool = False,
+        ACL_PROF_HCCL_TRACE: bool = True,
+        ACL_PROF_TRAINING_TRACE: bool = False,
+        aiCoreMetricsType: int = 0,
+    ) -> None:
+        given = locals()
+        self.NpuEventConfig = _RUNTIME_API
+        for name, bit in _SWITCHES.items():
+            value = given[name]
+            if not isinstance(value, bool):
+                raise TypeError(f"profileConfig: {name} must be True or False, not {value!r}")
+            setattr(self, name, value)
+            self.NpuEventConfig |= bit if value else 0
+        _check_metrics("profileConfig: aiCoreMetricsType", aiCoreMetricsType)
+        self.aiCoreMetricsType = aiCoreMetricsType
+        self.AiCoreMetricsConfig = aiCoreMetricsType if ACL_PROF_AICORE_METRICS else 0xFF
+
+
+def _check_metrics(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value not in _METRICS:
+        raise ValueError(f"{name} must be 0, 1, 2, 3, 4 or 255 (none), not {value!r}")
+
+
+class _Session:
+    """The profile of this process. libmsprofiler, of softnpu or of CANN, records the device and writes the folder PROF_*; into
+    the folder of softnpu's go what Python knows: operators of torch, marks with domains, settings of the host."""
+
+    def __init__(self) -> None:
+        self.path: Path | None = None
+        self.folder: Path | None = None  # the last result
+        self._profile = 0  # a handle of libmsprofiler
+        self._step = 0
+        self._in_step = False
+        self._framework: Any = None
+        self._before: set[Path] = set()
+        self._marks: list[Any] = []
+        self._fallbacks: dict[str, int] = {}
+
+    @property
+    def running(self) -> bool:
+        return self._profile != 0
+
+    def init(self, path: str | os.PathLike[str]) -> None:
+        if self.path is not None:
+            raise RuntimeError("prof_init: a profile is open already; end it with prof_finalize(), or leave torch.npu.profile")
+        target = Path(path)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"the path {target} for results of the profiler cannot be made: {error.strerror}") from None
+        if not os.access(target, os.W_OK | os.X_OK):
+            raise ValueError(f"the path {target} for results of the profiler cannot be written: permission denied")
+        _C._prof_init(str(target))
+        self.path = target
+
+    def start(self, bits: int, metrics: int, framework: bool) -> None:
+        if self.path is None:
+            raise RuntimeError("prof_start: there is no profile; call prof_init(path) first")
+        if self.running:
+            raise RuntimeError("prof_start: a profile is recorded already; call prof_stop() first")
+        self._before = set(self.path.glob("PROF_*"))
+        recorded = None
+        if framework:
+            recorded = torch.profiler.profile(
+                activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, with_stack=True, acc_events=True
+            )
+            recorded.start()
+        try:
+            self._profile = _C._prof_start(_devices(), metrics, bits)
+        except BaseException:
+            if recorded is not None:
+                recorded.stop()
+            raise
+        self._framework = recorded
+        self._marks, self._fallbacks = mstx._listen(), dict(fallback_stats())
+
+    def step(self, begin: bool) -> None:
+        if not self.running:
+            raise RuntimeError("iteration_start and iteration_end need a running profile; call prof_start() first")
+        if begin and self._in_step:
+            raise RuntimeError("iteration_start was called twice; call iteration_end() after each iteration")
+        if not begin and not self._in_step:
+            raise RuntimeError("iteration_end was called without iteration_start")
+        _lazy_init()
+        self._step = self._step or _C._prof_make_step()
+        _C._prof_step(self._step, begin)
+        self._in_step = begin
+
+    def stop(self) -> Path:
+        """Waits for the device. The error of a failed task is raised when the folder is complete. The profile always ends."""
+        if not self.running or self.path is None:
+            raise RuntimeError("prof_stop: nothing is recorded; call prof_start() first")
+        profile, self._profile = self._profile, 0
+        framework, self._framework = self._framework, None
+        failure: Exception | None = None
+        try:
+            if is_initialized():
+                torch.npu.synchronize()
+        except Exception as error:
+            failure = error
+        finally:
+            mstx._stop_listening(self._marks)
+            if framework is not None:
+                framework.stop()
+            self._drop_step()
+            _C._prof_stop(profile)
+        self.folder = self._newest()
+        if (self.folder / "host" / "info.json").is_file():
+            self._add_host(self.folder, framework)
+        elif framework is not None:
+            framework.export_chrome_trace(str(self.path / f"FRAMEWORK_{self.folder.name}.json"))
+        if failure is not None:
+            raise failure
+        return self.folder
+
+    def finalize(self) -> None:
+        if self.path is None:
+            raise RuntimeError("prof_finalize: there is no profile; call prof_init(path) first")
+        try:
+            if self.running:
+                self.stop()
+        finally:
+            self.path = None
+            _C._prof_finalize()
+
+    def _drop_step(self) -> None:
+        if self._step:
+            _C._prof_destroy_step(self._step)
+        self._step, self._in_step = 0, False
+
+    def _newest(self) -> Path:
+        """The folder that this recording made. Other processes may write to the same path."""
+        assert self.path is not None
+        found = sorted(set(self.path.glob("PROF_*")) - self._before, key=lambda folder: folder.stat().st_mtime)
+        if not found:
+            raise RuntimeError(f"prof_stop: libmsprofiler has made no folder PROF_* in {self.path}")
+        own = [folder for folder in found if _process_of(folder) == os.getpid()]
+        return (own or found)[-1]
+
+    def _add_host(self, folder: Path, framework: Any) -> None:
+        from ..profiler.collect import host_records, host_settings
+        from ..profiler.records import Mark, Records, Task, add_raw
+
+        records = Records()
+        if framework is not None:
+            # The device's tasks are in the folder: a task here keeps the operators from standing for tasks.
+            records = host_records(framework.profiler.kineto_results, Records(tasks=[Task("")]))
+        records.marks = [Mark(*row) for row in self._marks]
+        counts = {str(name): count - self._fallbacks.get(name, 0) for name, count in fallback_stats().items()}
+        records.info = {"python": sys.argv[0], **host_settings(), "fallbacks": {k: n for k, n in counts.items() if n}}
+        add_raw(folder, records)
+
+
+def _devices() -> list[int]:
+    """All devices of softnpu. On a card, each recorded device costs: the current one."""
+    if torch.npu.library_info()["origin"] == "softnpu":
+        return list(range(torch.npu.device_count()))
+    return [torch.npu.current_device()]
+
+
+def _process_of(folder: Path) -> int | None:
+    try:
+        return json.loads((folder / "host" / "info.json").read_text())["process"]
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+_session = _Session()
+
+
+class profile:
+    """Records into a new folder PROF_* of profiler_result_path, which is made if it is missing."""
+
+    def __init__(
+        self, profiler_result_path: str = "./", use_e2e_profiler: bool = False, config: profileConfig | None = None
+    ) -> None:
+        if config is not None and not isinstance(config, profileConfig):
+            raise TypeError(f"torch.npu.profile: config must be a torch.npu.profileConfig, not {config!r}")
+        if not isinstance(use_e2e_profiler, bool):
+            raise TypeError(f"torch.npu.profile: use_e2e_profiler must be True or False, not {use_e2e_profiler!r}")
+        self.result_path, self.use_e2e_profiler = profiler_result_path, use_e2e_profiler
+        self.config = config or profileConfig()
+        self.entered = False
+
+    def __enter__(self) -> profile:
+        if self.entered:
+            raise RuntimeError("torch.npu.profile is not reentrant; make another one")
+        _session.init(self.result_path)
+        self.entered = True
+        try:
+            bits = self.config.NpuEventConfig | (_MSPROFTX if self.use_e2e_profiler else 0)
+            _session.start(bits, self.config.AiCoreMetricsConfig, self.use_e2e_profiler)
+        except BaseException:
+            _session.finalize()
+            raise
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> Literal[False]:
+        try:
+            _session.finalize()
+        except Exception as error:
+            if kind is None:
+                raise
+            warnings.warn(f"torch.npu.profile: the profile could not be completed: {error}", stacklevel=2)
+        return False
+
+
+def prof_init(path: str) -> None:
+    """Names the folder of the results. It is made if it is missing."""
+    _session.init(path)
+
+
+def prof_start(npu_event: int | None = None, aicore_metrics: int = 0) -> None:
+    """Begins to record. npu_event: the bits of profileConfig().NpuEventConfig, which is the default."""
+    _check_metrics("prof_start: aicore_metrics", aicore_metrics)
+    bits = profileConfig().NpuEventConfig if npu_event is None else npu_event
+    if not isinstance(bits, int) or isinstance(bits, bool) or not 0 <= bits <= 0x1FF:
+        raise ValueError(f"prof_start: npu_event must be bits from 0 to 0x1FF, not {npu_event!r}")
+    _session.start(bits, aicore_metrics, framework=bool(bits & _MSPROFTX))
+
+
+def prof_stop() -> None:
+    """Ends the recording and writes a folder PROF_*."""
+    _session.stop()
+
+
+def prof_finalize() -> None:
+    """Ends the profile, and the recording if it still runs."""
+    _session.finalize()
+
+
+def iteration_start() -> None:
+    """Begins an iteration of the training trace (ACL_PROF_TRAINING_TRACE)."""
+    _session.step(begin=True)
+
+
+def iteration_end() -> None:
+    _session.step(begin=False)
