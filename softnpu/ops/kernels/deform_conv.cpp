@@ -88,10 +88,12 @@ std::vector<Point<T>> points_of(const Deform& how, const T* offsets) {
   std::vector<Point<T>> points;
   points.reserve(size_t(how.taps() * how.places()));
   for (int64_t tap = 0; tap < how.taps(); ++tap) {
-    const int64_t row = tap / how.columns * how.dilation.y - how.padding.y,
-                  column = tap % how.columns * how.dilation.x - how.padding.x;
+    // In double, because products with a large stride or dilation do not fit into an integer.
+    const double row = double(tap / how.columns) * double(how.dilation.y) - double(how.padding.y),
+                 column = double(tap % how.columns) * double(how.dilation.x) - double(how.padding.x);
     for (int64_t place = 0; place < how.places(); ++place) {
-      const int64_t y = place / how.out_width * how.stride.y + row, x = place % how.out_width * how.stride.x + column;
+      const double y = double(place / how.out_width) * double(how.stride.y) + row,
+                   x = double(place % how.out_width) * double(how.stride.x) + column;
       points.emplace_back(T(y) + offsets[2 * tap * how.places() + place], T(x) + offsets[(2 * tap + 1) * how.places() + place],
                           how.height, how.width);
     }

@@ -2,6 +2,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels.h"
@@ -32,7 +33,7 @@ void pack(const at::Tensor& mask, at::Tensor& bits) {
               bits.nbytes(), " bytes");
   const bool* keep = mask.const_data_ptr<bool>();
   uint8_t* bytes = static_cast<uint8_t*>(bits.mutable_data_ptr());
-  std::memset(bytes, 0, bits.nbytes());
+  std::fill_n(bytes, bits.nbytes(), uint8_t(0));
   for (int64_t i = 0; i < elements; ++i) bytes[i / 8] = uint8_t(bytes[i / 8] | keep[i] << (i % 8));
 }
 
