@@ -45,7 +45,7 @@ struct Hooks final : c10_npu::NPUHooksInterface {
   }
 };
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool hooks_registered = [] {
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   return true;
 }();

@@ -81,7 +81,7 @@ def examine() -> list[Finding]:
     """All findings, in the order in which they are printed."""
     with _Probe() as probe:
         findings = [*_python(), *_commands(), *_distribution(), *_torch_version(), *_files(), *_libstdcxx()]
-        memory_and_log = [*_shared_memory(), *_log()]
+        memory_and_log = [*_shared_memory(), *_log(), *_governor()]
         steps, stderr, end = probe.result()
     findings += _judge(steps, end)
     findings += _variables(steps, stderr)
@@ -368,6 +368,14 @@ def _shared_memory() -> Iterator[Finding]:
         )
     else:
         yield ok("shared memory", text)
+
+
+def _governor() -> Iterator[Finding]:
+    path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    if path.is_file():
+        governor = path.read_text().strip()
+        advice = "" if governor == "performance" else "; `cpupower frequency-set -g performance` makes programs faster"
+        yield note("governor", f"the processors run with the governor {governor}{advice}")
 
 
 def _log() -> Iterator[Finding]:

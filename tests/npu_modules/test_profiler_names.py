@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 from torch_npu import profiler
-from torch_npu.profiler import ProfilerAction, _ExperimentalConfig, dynamic_profile, profile
+from torch_npu.profiler import ProfilerAction, _ExperimentalConfig, profile
 from torch_npu.utils.profiler import Singleton, _Profile
 
 
@@ -140,16 +140,7 @@ def test_bad_arguments_of_profile_are_named(options, message):
         profile(**options)
 
 
-def test_a_profile_of_the_device_alone_says_that_it_is_empty():
-    with pytest.warns(UserWarning, match="records of the device are not made yet"):
-        profile(activities=[profiler.ProfilerActivity.NPU])
-
-
-def test_a_function_that_is_not_offered_says_what_to_use():
-    with pytest.raises(NotImplementedError, match=r"dynamic_profile\.init is not offered: use torch_npu\.profiler\.profile"):
-        dynamic_profile.init("config")
-    with pytest.raises(NotImplementedError, match="tensorboard_trace_handler"):
-        profiler.profiler.analyse("traces")
+def test_child_threads_need_no_call():
     assert profile.enable_profiler_in_child_thread(record_shapes=True) is None
     with pytest.raises(TypeError, match="with_stack must be True or False"):
         profile.enable_profiler_in_child_thread(with_stack=1)
@@ -205,9 +196,21 @@ def test_without_a_type_nothing_is_recorded():
 
 
 def test_types_and_options_of_a_step_are_checked():
-    with pytest.raises(ValueError, match="profile_type must be None, TORCH or ASCEND_PROFILER, not 'torch'"):
+    with pytest.raises(ValueError, match="profile_type must be None, TORCH, CANN, GE, ASCEND_PROFILER, not 'torch'"):
         _Profile(profile_type="torch")
     with pytest.raises(ValueError, match="TORCH has no option schedule; it takes enabled, "):
         _Profile(profile_type="TORCH", schedule=None)
-    with pytest.warns(UserWarning, match="there is no profile_type CANN here"):
-        _Profile(profile_type="CANN")
+
+
+def test_the_environment_chooses_the_step_and_the_type(monkeypatch, tmp_path):
+    monkeypatch.setenv("PROFILE_START_STEP", "1")
+    monkeypatch.setenv("PROFILE_TYPE", "CANN")
+    one = _Profile(save_path=str(tmp_path))
+    one.start()
+    torch.ones(2, device="npu").sin()
+    with pytest.raises(SystemExit):
+        one.end()
+    assert len(list(tmp_path.glob("PROF_*"))) == 1
+    monkeypatch.setenv("PROFILE_START_STEP", "soon")
+    with pytest.raises(ValueError, match="PROFILE_START_STEP must be a whole number of at least 1, not 'soon'"):
+        _Profile()

@@ -13,6 +13,16 @@ from torch import OutOfMemoryError
 
 from . import _data_parallel, _exit, _utils, amp, debug, memory, npu_config, random, streams, utils  # noqa: F401
 from ._lazy import _is_in_bad_fork, _lazy_call, _lazy_init, init, is_initialized  # noqa: F401
+from ._prof import (
+    iteration_end,
+    iteration_start,
+    prof_finalize,
+    prof_init,
+    prof_start,
+    prof_stop,
+    profile,
+    profileConfig,
+)
 from ._recovery import restart_device, stop_device
 from .autocast_utils import (
     get_amp_supported_dtype,
@@ -169,6 +179,14 @@ _ON_DEMAND = {
 }
 
 __all__ = [
+    "iteration_end",
+    "iteration_start",
+    "prof_finalize",
+    "prof_init",
+    "prof_start",
+    "prof_stop",
+    "profile",
+    "profileConfig",
     "CubeMathType",
     "Event",
     "ExternalEvent",

@@ -125,11 +125,11 @@ class _Call:
     def expected(self) -> tuple[Any, list[Any]]:
         return self.op(*self.args, **self.kwargs), self.written(self.args, self.kwargs)
 
-    def script(self, lines: list[str], tolerances: dict[str, float | None]) -> str:
+    def script(self, lines: list[str], tolerances: dict[str, float | None], template: str = "") -> str:
         words = iter(self.words)
         texts = {name: _literal(item, words) for name, item in self.named(self.args, self.kwargs).items()}
         positional = list(texts)[: len(self.args)]
-        return _SCRIPT.format(
+        return (template or _SCRIPT).format(
             head=lines[0],
             details="\n".join(lines[1:]).replace("\\", "/").replace('"""', "'''"),
             op=str(self.op),
