@@ -109,7 +109,7 @@ def test_a_failed_task_is_reported_and_ends_the_profile(tmp_path):
 
 def test_a_killed_process_leaves_what_was_written(python, tmp_path):
     program = """
-        import os, signal, sys, time, torch
+        import os, signal, sys, time, torch, torch_npu
         from pathlib import Path
         torch.npu.prof_init(sys.argv[1])
         torch.npu.prof_start()
