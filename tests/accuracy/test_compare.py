@@ -53,7 +53,7 @@ def test_rounding_agrees(tmp_path):
     assert status == 0 and data["counts"]["pass"] == 24
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(3, 20))])
 def test_the_first_wrong_operator_is_named_wherever_it_is(tmp_path, seed):
     place = random.Random(seed).randint(1, 24)
     mine = network(seed, wrong=place)
@@ -68,7 +68,7 @@ def test_reordered_operators_are_matched_by_the_graph(tmp_path):
     assert status == 0 and data["counts"]["unmatched"] == 0
 
 
-@pytest.mark.parametrize("drop", [0, 3, 9, 14, 23])
+@pytest.mark.parametrize("drop", [0, 14, 23])
 def test_a_missing_operator_does_not_shift_the_others(tmp_path, drop):
     status, rows, data = run(tmp_path, network(noise=1e-7, drop=drop), network())
     assert status == 0

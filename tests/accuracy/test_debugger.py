@@ -178,3 +178,17 @@ def test_a_missing_configuration_and_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="cannot be made"):
         PrecisionDebugger(dump_path=tmp_path / "file").start()
+
+
+def test_a_full_disk_is_a_sentence_and_the_program_goes_on(tmp_path, monkeypatch, capfd):
+    debugger = PrecisionDebugger(task="tensor", dump_path=tmp_path)
+
+    def full(path, text):
+        raise OSError(28, f"{path} cannot be written: No space left on device")
+
+    monkeypatch.setattr("torch_npu.accuracy._output.write_text", full)
+    monkeypatch.setattr("torch_npu.accuracy._output.torch.save", lambda *_: (_ for _ in ()).throw(RuntimeError("unexpected pos")))
+    train(debugger, steps=2)
+    told = capfd.readouterr().err
+    assert "dump.json cannot be written: No space left on device; the program goes on" in told
+    assert ".pt cannot be written; is the disk full?" in told and "step1" in told

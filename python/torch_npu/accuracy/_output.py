@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,8 @@ class Output:
             if not self._failed:
                 self._failed = True
                 reason = str(error).splitlines()[0]
-                print(f"torch_npu: {path} cannot be written: {reason}; the program goes on", flush=True)
+                told = f"torch_npu: {path} cannot be written; is the disk full? ({reason}); the program goes on"
+                print(told, file=sys.stderr, flush=True)
 
     def write(self) -> None:
         for told, numbers in self._pending:
@@ -128,7 +130,11 @@ class Output:
         }
         stacks = {str(number): [names, list(lines)] for number, (lines, names) in enumerate(self._stacks.items())}
         for name, part in (("dump", content), ("stack", stacks), ("construct", self._parents)):
-            write_text(self._folder / f"{name}.json", json.dumps(part, indent=1))
+            try:
+                write_text(self._folder / f"{name}.json", json.dumps(part, indent=1))
+            except OSError as error:
+                print(f"torch_npu: {error.strerror or error}; the program goes on", file=sys.stderr, flush=True)
+                return
 
 
 def _statistics(value: torch.Tensor) -> torch.Tensor:

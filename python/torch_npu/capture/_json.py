@@ -80,7 +80,11 @@ class JsonWriter:
         if known is not None:
             os.link(known, path)
             return
-        torch.save(value.data, path)
+        try:
+            torch.save(value.data, path)
+        except RuntimeError as error:
+            reason = str(error).split("\n")[0]
+            raise OSError(f"{path} cannot be written; is the disk full? ({reason})") from None
         self._files[key] = path
 
 

@@ -144,7 +144,8 @@ class Capture:
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
-            print(f"torch_npu: the dump stops, and the program goes on: {error}", file=sys.stderr, flush=True)
+            reason = str(error).split("\n")[0] or type(error).__name__
+            print(f"torch_npu: the dump stops, and the program goes on: {reason}", file=sys.stderr, flush=True)
 
     def _follow_modules(self) -> None:
         path = threading.local()
