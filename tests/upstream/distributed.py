@@ -49,6 +49,7 @@ def teach():
     import torch
     from torch.testing._internal import common_cuda, common_device_type
     from torch.testing._internal import common_distributed as common
+    from torch.testing._internal.distributed._shard import sharded_tensor
     from torch.testing._internal.distributed._tensor import common_dtensor
 
     os.environ["PYTORCH_TESTING_DEVICE_FOR_CUSTOM"] = "npu"  # classes that name the devices that they are for
@@ -58,7 +59,9 @@ def teach():
     one = common.MultiProcContinuousTest
     one._worker_loop = classmethod(_ends_with_parent(_on_own_device(one._worker_loop.__func__)))
     common.DistributedTestBase.create_pg = _on_own_device(common.DistributedTestBase.create_pg)
-    common_dtensor.DTensorTestBase.init_pg = _on_own_device(common_dtensor.DTensorTestBase.init_pg)
+    sharded = sharded_tensor.ShardedTensorTestBase
+    sharded.init_pg = _on_own_device(sharded.init_pg)
+    common_dtensor.DTensorTestBase.init_pg = _on_own_device(_with_hccl(common_dtensor.DTensorTestBase.init_pg))
     one._run_test_given_id = classmethod(_counted(one._run_test_given_id.__func__))
     common.HAS_ACCELERATOR = True
     common.DDP_RANK_DEVICES.append("npu")
@@ -148,6 +151,16 @@ def _on_own_device(start):
         return start(one, *args, **kwargs)
 
     return selecting
+
+
+def _with_hccl(init_pg):
+    """Some classes name the backend of CUDA."""
+
+    @functools.wraps(init_pg)
+    def with_hccl(self, eager_init, backend=None):
+        return init_pg(self, eager_init, (backend or self.backend).replace("cuda:nccl", "npu:hccl"))
+
+    return with_hccl
 
 
 def _backend(known):
