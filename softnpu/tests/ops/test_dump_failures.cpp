@@ -228,10 +228,12 @@ TEST_F(ChildDumpEnd, ByExit) {
 
 TEST_F(ChildDumpEnd, ByKill) {
   begin_in_given_folder();
-  for (int round = 0;; ++round) {
+  for (int round = 0; round < 300; ++round) {
     ASSERT_ACL(CALL(aclnnInplaceAdds, stream, value, one, one));
-    if (round == 300) std::raise(SIGKILL);
+    if (round != 50) continue;
+    ASSERT_TRUE(eventually([] { return !read_dumps(given_folder() + "/output").empty(); }));
   }
+  std::raise(SIGKILL);
 }
 
 TEST_F(ChildDumpEnd, ByFinalize) {
