@@ -6,6 +6,7 @@ share no memory.
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -33,7 +34,7 @@ def run(network, commands, environments):
     addresses, prefixes = network
     processes = []
     for node, (command, variables) in enumerate(zip(commands, environments, strict=True)):
-        own = {"HCCL_IF_IP": addresses[node], "SOFTNPU_HCCL_HOST": f"node{node}", "HCCL_CONNECT_TIMEOUT": "10"}
+        own = {"HCCL_IF_IP": addresses[node], "SOFTNPU_HCCL_HOST": f"node{node}", "HCCL_CONNECT_TIMEOUT": "30"}
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **own, **variables}
         output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         processes.append(subprocess.Popen([*prefixes[node], sys.executable, *command], env=environment, **output))
@@ -81,13 +82,14 @@ def test_the_whitelist_is_on_and_empty_by_default(network):
 @pytest.mark.parametrize("lists_all", [True, False])
 def test_only_nodes_of_the_whitelist_connect(network, tmp_path, lists_all):
     addresses = network[0]
-    (tmp_path / "whitelist").write_text(json.dumps({"host_ip": addresses if lists_all else [addresses[0]]}))
+    (tmp_path / "whitelist").write_text(json.dumps({"host_ip": [*addresses, "127.0.0.1"] if lists_all else [addresses[0]]}))
     variables = [{**each, "HCCL_WHITELIST_FILE": str(tmp_path / "whitelist")} for each in ranks([addresses[0]] * 2)]
-    for output, code in run(network, [[PROGRAM]] * 2, variables):
-        if lists_all:
-            assert code == 0 and "sum 3.0" in output, output
-        else:
-            assert code != 0 and "whitelist" in output.lower(), output
+    outcomes = run(network, [[PROGRAM]] * 2, variables)
+    if lists_all:
+        assert all(code == 0 and "sum 3.0" in output for output, code in outcomes), outcomes
+        return
+    assert all(code != 0 and "DistBackendError" in output for output, code in outcomes), outcomes
+    assert re.search("whitelist|rank 1 of 2 did not connect", outcomes[0][0]), outcomes
 
 
 @pytest.mark.full
