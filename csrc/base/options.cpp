@@ -109,10 +109,11 @@ constexpr std::array kSettings = {
     Setting{{"ACL_DUMP_DATA", "0 or 1", "0",
              "1: operators are dumped from the start of the device on, as acl.json in the current folder says; see debugging.md"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.dump_operators); }},
-    Setting{{"DUMP_GE_GRAPH", "1, 2 or 3", "none",
-             "each captured graph is written to a file in the folder pid_PID_deviceid_DEVICE when its capture ends; 1 and 2: with "
-             "the tensors of its operators, 3: without; see graphs.md"},
-            [](std::string_view value, Options& o) { return parse_number(value, 1, 3, o.graph_files); }},
+    Setting{
+        {"DUMP_GE_GRAPH", "1, 2 or 3", "none",
+         "each captured graph is written to a file in the folder pid_PID_deviceid_DEVICE when its capture ends; 1 and 2: with "
+         "the tensors of its operators, 3: without; see graphs.md"},
+        [](std::string_view value, Options& o) { return parse_number(value, 1, 3, o.graph_files); }},
     Setting{{"OOM_SNAPSHOT_ENABLE", "0, 1 or 2", "0",
              "a snapshot of memory is written when it runs out; 1: with the history of all allocations, 2: without"},
             parse_oom_snapshot},

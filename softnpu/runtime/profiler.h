@@ -6,8 +6,8 @@
  *   profiler->stop(session, &visitor, &totals);                                     // the records since start()
  *
  * Sessions may overlap; each gets the records since its own start. A record is kept until every session has read it or has
- * stopped. While no session exists a launch costs one predicted branch. Times are nanoseconds of CLOCK_REALTIME. Thread-safe. A change of a layout
- * in this file raises SOFTNPU_PROFILER_VERSION.
+ * stopped. While no session exists a launch costs one predicted branch. Times are nanoseconds of CLOCK_REALTIME. Thread-safe. A
+ * change of a layout in this file raises SOFTNPU_PROFILER_VERSION.
  */
 #ifndef SOFTNPU_RUNTIME_PROFILER_H_
 #define SOFTNPU_RUNTIME_PROFILER_H_
@@ -23,8 +23,8 @@ extern "C" {
 enum { SOFTNPU_PROFILER_VERSION = 2 };
 
 enum {
-  SOFTNPU_RECORD_TASKS = 1,  /* tasks of streams, and copies that run in the call */
-  SOFTNPU_RECORD_CALLS = 2,  /* calls of the ABI on the host */
+  SOFTNPU_RECORD_TASKS = 1,   /* tasks of streams, and copies that run in the call */
+  SOFTNPU_RECORD_CALLS = 2,   /* calls of the ABI on the host */
   SOFTNPU_RECORD_TENSORS = 4, /* shapes, data types and formats of the tensors of a kernel */
   SOFTNPU_LOG_SIGNATURES = 8  /* of no session: set as long as the log has the level INFO or DEBUG; see `signature` */
 };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import threading
 import time
@@ -17,6 +18,8 @@ from ..npu.mstx import mstx
 from . import _records
 from .ranks import rank
 from .records import KERNEL, Call, Mark, Memory, Operator, Records, Shared, Step, Task
+
+_PYTHON = re.compile(r".*\.py\(\d+\): |<|nn\.Module: ")
 
 _STEP, _MEMORY = "ProfilerStep#", "[memory]"
 GARBAGE_COLLECTION = "garbage collection"  # the domain of its marks
@@ -107,7 +110,7 @@ def host_records(results: Any, records: Records | None = None) -> Records:
     shared = Shared()
     events = results.events()
     callers: dict[Any, str] = {}
-    if any(event.is_python_function() or event.name() == _MEMORY for event in events):
+    if any(_is_python(event) or event.name() == _MEMORY for event in events):
         callers = _read_tree(results.experimental_event_tree(), records.memory)
     for event in events:
         name = event.name()
@@ -141,12 +144,18 @@ def _is_call(event: Any) -> bool:
     return kind is not None and kind() == "privateuse1_runtime"
 
 
+def _is_python(event: Any) -> bool:
+    """Torch before 2.12 does not say which events are functions of Python; their names do."""
+    said = getattr(event, "is_python_function", None)
+    return said() if said is not None else _PYTHON.match(event.name()) is not None
+
+
 def _call(event: Any) -> Call:
     return Call(event.name(), event.device_resource_id(), event.start_ns(), event.end_ns(), event.correlation_id())
 
 
 def _operator(event: Any, shared: Shared, callers: dict[Any, str]) -> Operator:
-    kind = "python" if event.is_python_function() else "annotation" if event.is_user_annotation() else "operator"
+    kind = "python" if _is_python(event) else "annotation" if event.is_user_annotation() else "operator"
     elapsed = event.privateuse1_elapsed_us() if kind == "operator" else -1
     caller = callers.get((event.start_ns(), event.name())) if kind == "python" else None
     return Operator(

@@ -178,11 +178,12 @@ constexpr std::array kSettings = {
               return true;
             },
             [](const Options&) { return std::string("none"); }},
-    Setting{{"SOFTNPU_DUMP_MEMORY", "bytes, or a number with suffix K, M, G or T; from 16M to 1T", "256M",
-             "the most host memory for tensors of an operator dump that are not in their files yet; then streams wait. Tensors of "
-             "one operator that need more go through a temporary file in the folder of the dump"},
-            [](std::string_view value, Options& o) { return parse_bytes(value, kTiB, o.dump_memory); },
-            [](const Options& o) { return show_bytes(o.dump_memory); }},
+    Setting{
+        {"SOFTNPU_DUMP_MEMORY", "bytes, or a number with suffix K, M, G or T; from 16M to 1T", "256M",
+         "the most host memory for tensors of an operator dump that are not in their files yet; then streams wait. Tensors of "
+         "one operator that need more go through a temporary file in the folder of the dump"},
+        [](std::string_view value, Options& o) { return parse_bytes(value, kTiB, o.dump_memory); },
+        [](const Options& o) { return show_bytes(o.dump_memory); }},
     Setting{{"SOFTNPU_FAULT_REPORT", "0 or 1", "1",
              "1: a line on stderr explains a SIGSEGV or SIGBUS that device memory causes; the usual handling follows"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.fault_report); },

@@ -130,9 +130,9 @@ class TaskQueue {
   Status failure_before(Ticket ticket) const;
   bool has_failed() const { return skip_until_.load(std::memory_order_acquire) == kSkipAll; }
 
-  // Skips all pending tasks; abort_reason() returns `reason` for them. The task that runs now is not interrupted, unless it asks for
-  // task_is_aborted(), but a task that waits to become ready is skipped. Does nothing if life() is not `life`. Returns the newest ticket that was skipped or runs; 0
-  // if there is none.
+  // Skips all pending tasks; abort_reason() returns `reason` for them. The task that runs now is not interrupted, unless it asks
+  // for task_is_aborted(), but a task that waits to become ready is skipped. Does nothing if life() is not `life`. Returns the
+  // newest ticket that was skipped or runs; 0 if there is none.
   Ticket skip_pending(aclError reason, Ticket life);
   // Skips pending and future tasks until close(). take_failure() returns `reason` every time from now on. Does nothing if life()
   // is not `life`.
@@ -140,9 +140,7 @@ class TaskQueue {
   // The reason that stop() was given in this life, if it was called.
   Status stop_reason() const;
   // On the worker: whether skip_pending() was called while the current task runs. The task can return early.
-  bool task_is_aborted() const {
-    return head_.load(std::memory_order_relaxed) < aborted_until_.load(std::memory_order_acquire);
-  }
+  bool task_is_aborted() const { return head_.load(std::memory_order_relaxed) < aborted_until_.load(std::memory_order_acquire); }
   // The number of aborts so far.
   uint32_t abort_count() const { return aborts_.load(std::memory_order_acquire); }
   // The reason of the abort after abort_count() was `since` that skipped `ticket`; ACL_SUCCESS if there is none.
