@@ -7,9 +7,8 @@
         profile.end()     # after the tenth step: writes the trace and calls sys.exit()
 
 profile_type: TORCH records with torch.autograd.profiler, ASCEND_PROFILER with torch_npu.profiler, CANN and GE with
-torch.npu.profile. The environment variables PROFILE_START_STEP and PROFILE_TYPE stand for start_step, which they replace, and for
-a profile_type that is not given. None records nothing and does
-not end the program. All calls of Profile return the same object.
+torch.npu.profile. None records nothing and does not end the program. All calls of Profile return the same object.
+Environment variables: PROFILE_START_STEP replaces start_step; PROFILE_TYPE is used if profile_type is None.
 """
 
 from __future__ import annotations
