@@ -91,6 +91,16 @@ def environment_with(variables):
     return {**os.environ, **variables}
 
 
+@pytest.fixture(scope="module")
+def browser():
+    """A driver of a headless Chromium; see browser.py."""
+    from tests.browser import start
+
+    driver = start()
+    yield driver
+    driver.quit()
+
+
 @pytest.fixture(scope="session")
 def python():
     """Runs a program in a new Python process outside the source tree, and returns the finished process."""

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import shutil
 import sys
 
 import pytest
@@ -13,7 +12,7 @@ from torch_npu.profiler import advise
 from torch_npu.profiler.folder import read_any
 from torch_npu.profiler.records import Call, Operator, Records, Step, Task, write_raw
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+from tests.browser import filter_rows, open_page, sort_rows, texts
 
 
 def train(steps, prof=None):
@@ -29,22 +28,6 @@ def train(steps, prof=None):
             prof.step()
 
 
-@pytest.fixture(scope="module")
-def browser():
-    if BROWSER is None or importlib.util.find_spec("selenium") is None:
-        pytest.skip("needs Chromium and selenium: apt-get install chromium chromium-driver, pip install --group full")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for option in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
-
-
 @pytest.mark.full
 def test_a_browser_shows_the_page(browser, tmp_path, capsys):
     handler = profiler.tensorboard_trace_handler(str(tmp_path), "me", analyse_flag=False)
@@ -53,31 +36,17 @@ def test_a_browser_shows_the_page(browser, tmp_path, capsys):
     page = tmp_path / "advice.html"
     assert advise.main([str(tmp_path), "--json", "--html", str(page)]) == 0
     found = json.loads(capsys.readouterr().out)["findings"]
-    browser.get(page.as_uri())
+    assert open_page(browser, page)["findings"] == found
     assert browser.title == "Profile"
-    assert browser.get_log("browser") == []
-    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
-    assert browser.execute_script("return JSON.parse(document.getElementById('data').textContent).findings") == found
-
-    def texts(css):
-        return browser.execute_script(f"return [...document.querySelectorAll('{css}')].map(e => e.textContent)")
-
-    assert [name for name in texts("h2") if name] == ["Findings", "Timeline", "Flame graph", "Kernels", "Operators"]
+    titles = [title for title in texts(browser, "h2") if title]
+    assert titles == ["Findings", "Timeline", "Flame graph", "Kernels", "Operators"]
     bars = "return [...document.querySelectorAll('svg.{} rect')].filter(r => r.getBoundingClientRect().width > 0).length"
     assert browser.execute_script(bars.format("timeline")) > 20 and browser.execute_script(bars.format("flame")) > 5
-    assert any("aclnn" in text for text in texts("svg.timeline title"))
-    rows = "return [...document.querySelectorAll('table')].at(-1).tBodies[0].rows"
-    all_rows = browser.execute_script(f"{rows}.length")
-    browser.execute_script(
-        "const field = [...document.querySelectorAll('input.filter')].at(-1); field.value = 'addmm'; "
-        "field.dispatchEvent(new Event('input'))"
-    )
-    shown = browser.execute_script(f"return [...({rows.removeprefix('return ')})].filter(r => !r.hidden).length")
-    assert 0 < shown < all_rows
-    cells = f"return [...({rows.removeprefix('return ')})].map(r => Number(r.cells[1].innerText))"
-    browser.execute_script("[...document.querySelectorAll('table')].at(-1).querySelectorAll('th')[1].click()")
-    counts = browser.execute_script(cells)
-    assert counts == sorted(counts)
+    assert any("aclnn" in text for text in texts(browser, "svg.timeline title"))
+    rows, shown = filter_rows(browser, -1, "addmm")
+    assert 0 < shown < rows
+    counts = [int(text) for text in sort_rows(browser, -1, 1)]
+    assert counts == sorted(counts) and counts[0] < counts[-1]
 
 
 @pytest.mark.full

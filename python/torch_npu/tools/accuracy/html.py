@@ -6,7 +6,7 @@ import collections
 import math
 from typing import Any
 
-from ..report import Cell, Section, Table, page
+from ..report import Cell, Node, Section, Table, page
 from .compare import Item, Result, Row
 from .tables import described
 
@@ -73,20 +73,20 @@ def _item(item: Item) -> dict[str, Any]:
 
 
 def modules(result: Result) -> dict[str, dict[str, int]]:
-    """Module and each module around it -> operators by state."""
-    found: dict[str, collections.Counter[str]] = {}
+    """Module and each module around it -> operators by state, in the order of the run. "" contains all modules."""
+    found: dict[str, collections.Counter[str]] = {"": collections.Counter()}
     for item in result.items:
         parts = item.op.module.split(".") if item.op.module else []
         for end in range(len(parts) + 1):
             found.setdefault(".".join(parts[:end]), collections.Counter())[item.state] += 1
-    return {name: dict(found[name]) for name in sorted(found)}
+    return {name: dict(counts) for name, counts in found.items()}
 
 
 def build(result: Result) -> str:
     worst = sorted((item for item in result.items if item.rows), key=lambda item: -item.worst)[:_SHOWN]
     sections = [
         Section("Result", answer(result)),
-        Section("Modules", [], [_module_table(result)]),
+        Section("Modules", ["Operators by state. A module is open if an operator in it is wrong."], tree=_module_tree(result)),
         Section(
             "Worst operators", ["Errors are in units of the data type, as docs/accuracy.md explains."], [_worst_table(worst)]
         ),
@@ -100,14 +100,21 @@ def build(result: Result) -> str:
     return page(f"{result.mine.path.name} against {result.golden.path.name}", sections, data(result))
 
 
-def _module_table(result: Result) -> Table:
-    rows = []
+def _module_tree(result: Result) -> Node:
+    """Modules as they contain each other, and in each its operators that did not pass."""
+    nodes: dict[str, Node] = {}
     for name, counts in modules(result).items():
-        depth = name.count(".") + 1 if name else 0
-        bad = counts.get("error", 0)
-        shown = Cell("\u00a0" * 4 * depth + (name or "(all)"), "bad" if bad else "plain")
-        rows.append([shown, *(counts.get(state, 0) for state in _KINDS)])
-    return Table(["module", *_KINDS], rows)
+        outer, _, last = name.rpartition(".")
+        kind = "bad" if counts.get("error") else "plain"
+        note = ", ".join(f"{counts[state]} {state}" for state in _KINDS if counts.get(state))
+        nodes[name] = Node(last or "(all)", kind, note, kind == "bad")
+        if name:
+            nodes[outer].children.append(nodes[name])
+    for item in result.items:
+        if item.state != "pass":
+            text = f"operator {item.op.number}: {item.op.name}"
+            nodes[item.op.module or ""].children.append(Node(text, _KINDS[item.state], item.state))
+    return nodes[""]
 
 
 def _units(item: Item) -> Any:

@@ -6,6 +6,7 @@
     read_data(text)                                   # the data again
 
 A click on a head sorts a table; the field above it filters its rows. Every text is escaped. A Cell has a kind that colours it.
+A Section may have a tree of Nodes, which open and close without a script.
 """
 
 from __future__ import annotations
@@ -23,14 +24,18 @@ from typing import Any
 KINDS = ("good", "warning", "bad", "plain")
 
 
+def _check_kind(of: str, kind: str) -> None:
+    if kind not in KINDS:
+        raise ValueError(f"the kind of a {of} is one of {', '.join(KINDS)}, but got {kind!r}")
+
+
 @dataclass(frozen=True)
 class Cell:
     text: Any
     kind: str = "plain"  # one of KINDS
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"the kind of a cell is one of {', '.join(KINDS)}, but got {self.kind!r}")
+        _check_kind("cell", self.kind)
 
 
 @dataclass(frozen=True)
@@ -45,10 +50,25 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Node:
+    """A node of a tree. A click on a node that has children shows or hides them."""
+
+    text: str
+    kind: str = "plain"  # one of KINDS
+    note: str = ""  # shown behind the text
+    is_open: bool = False
+    children: list[Node] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        _check_kind("node", self.kind)
+
+
+@dataclass(frozen=True)
 class Section:
     title: str
     sentences: Sequence[str] = ()
     tables: Sequence[Table] = field(default_factory=tuple)
+    tree: Node | None = None
     code: str = ""  # preformatted text, such as a traceback or a diff
     figure: str = ""  # SVG of figures.py, which is not escaped
 
@@ -103,11 +123,21 @@ def _section(section: Section) -> str:
     parts = [f"<h2>{_escaped(section.title)}</h2>"] if section.title else []
     parts += [f"<p>{_escaped(sentence)}</p>" for sentence in section.sentences]
     parts += [_table(table) for table in section.tables]
+    if section.tree:
+        parts.append(f'<div class="tree">{_node(section.tree)}</div>')
     if section.figure:
         parts.append(f"<figure>{section.figure}</figure>")
     if section.code:
         parts.append(f"<pre>{_escaped(section.code)}</pre>")
     return f"<section>{''.join(parts)}</section>"
+
+
+def _node(node: Node) -> str:
+    shown = f'<span class="{node.kind}">{_escaped(node.text)}</span> {_escaped(node.note)}'
+    if not node.children:
+        return f'<div class="leaf">{shown}</div>'
+    opened = " open" if node.is_open else ""
+    return f"<details{opened}><summary>{shown}</summary>{''.join(map(_node, node.children))}</details>"
 
 
 def _table(table: Table) -> str:
@@ -130,7 +160,10 @@ table { border-collapse: collapse; margin: .5em 0 1.5em }
 th, td { border: 1px solid #ccc; padding: .25em .6em; text-align: left; vertical-align: top; font-size: 14px }
 th { background: #eee; cursor: pointer; position: sticky; top: 0 }
 td.number { text-align: right }
-td.good { background: #e3f4e3 } td.warning { background: #fdf3d1 } td.bad { background: #fadcdc }
+.good { background: #e3f4e3 } .warning { background: #fdf3d1 } .bad { background: #fadcdc }
+.tree { font-size: 14px; line-height: 1.5 }
+.tree details details, .tree .leaf { margin-left: 1.2em }
+.tree span { padding: 0 .3em }
 pre { background: #f6f6f6; padding: 1em; overflow-x: auto }
 figure { margin: 0; border: 1px solid #ccc; overflow-x: auto }
 input.filter { display: block; margin-top: 1em }
