@@ -101,27 +101,35 @@ def _with_use_npu(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _not_nested(prepare: Callable[..., None]) -> Callable[..., None]:
-    """Wraps the start of torch's profiler: a second one would silently take the records of the first."""
+    """Wraps the start of torch's profiler: a second one would silently take the records of the first. Profilers that both record
+    the host alone behave as in torch."""
+    from .npu import _prof
+
+    records_npu = False
 
     @functools.wraps(prepare)
     def _prepare_trace(self: Any) -> None:
-        if self.use_device == "npu" and torch.autograd.profiler._is_profiler_enabled:
+        nonlocal records_npu
+        mine = self.use_device == "npu"
+        if (mine or records_npu or _prof.records_operators()) and torch.autograd.profiler._is_profiler_enabled:
             raise RuntimeError("profile: another profiler is recording, and profilers do not nest; stop it first")
         prepare(self)
+        records_npu = mine
 
     return _prepare_trace
 
 
 def _ending_on_errors(exit: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps the end of torch's profiler, which waits for the device: the recording ends even if the device reports an error."""
+    """Wraps the end of torch's profiler, which waits for the device: the recording ends even if the device reports an error, or
+    if Ctrl-C interrupts the wait."""
 
     @functools.wraps(exit)
     def __exit__(self: Any, *raised: Any) -> Any:
-        failure = None
+        failure: BaseException | None = None
         if getattr(self, "use_device", None) == "npu" and npu.is_initialized():
             try:
                 npu.synchronize()
-            except RuntimeError as error:
+            except (RuntimeError, KeyboardInterrupt) as error:
                 failure = error
         result = exit(self, *raised)
         if failure is not None:

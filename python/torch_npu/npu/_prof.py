@@ -107,6 +107,11 @@ class _Session:
             raise RuntimeError("prof_start: there is no profile; call prof_init(path) first")
         if self.running:
             raise RuntimeError("prof_start: a profile is recorded already; call prof_stop() first")
+        if framework and torch.autograd.profiler._is_profiler_enabled:
+            raise RuntimeError(
+                "prof_start: another profiler is recording, and profilers do not nest; stop it first, or record without "
+                "use_e2e_profiler"
+            )
         self._before = set(self.path.glob("PROF_*"))
         recorded = None
         if framework:
@@ -149,10 +154,11 @@ class _Session:
             failure = error
         finally:
             mstx._stop_listening(self._marks)
-            if framework is not None:
-                framework.stop()
-            self._drop_step()
-            _C._prof_stop(profile)
+            try:
+                if framework is not None:
+                    framework.stop()
+            finally:
+                self._end_device(profile)
         self.folder = self._newest()
         if (self.folder / "host" / "info.json").is_file():
             self._add_host(self.folder, framework)
@@ -172,10 +178,13 @@ class _Session:
             self.path = None
             _C._prof_finalize()
 
-    def _drop_step(self) -> None:
-        if self._step:
-            _C._prof_destroy_step(self._step)
-        self._step, self._in_step = 0, False
+    def _end_device(self, profile: int) -> None:
+        step, self._step, self._in_step = self._step, 0, False
+        try:
+            if step:
+                _C._prof_destroy_step(step)
+        finally:
+            _C._prof_stop(profile)
 
     def _newest(self) -> Path:
         """The folder that this recording made. Other processes may write to the same path."""
@@ -217,6 +226,11 @@ def _process_of(folder: Path) -> int | None:
 _session = _Session()
 
 
+def records_operators() -> bool:
+    """Whether torch.npu.profile holds torch's profiler."""
+    return _session._framework is not None
+
+
 class profile:
     """Records into a new folder PROF_* of profiler_result_path, which is made if it is missing."""
 
@@ -233,7 +247,7 @@ class profile:
 
     def __enter__(self) -> profile:
         if self.entered:
-            raise RuntimeError("torch.npu.profile is not reentrant; make another one")
+            raise RuntimeError("torch.npu.profile: this object records already; make a new one for each block")
         _session.init(self.result_path)
         self.entered = True
         try:
@@ -264,7 +278,7 @@ def prof_start(npu_event: int | None = None, aicore_metrics: int = 0) -> None:
     _check_metrics("prof_start: aicore_metrics", aicore_metrics)
     bits = profileConfig().NpuEventConfig if npu_event is None else npu_event
     if not isinstance(bits, int) or isinstance(bits, bool) or not 0 <= bits <= 0x1FF:
-        raise ValueError(f"prof_start: npu_event must be bits from 0 to 0x1FF, not {npu_event!r}")
+        raise ValueError(f"prof_start: npu_event must be a number from 0 to 0x1FF, not {npu_event!r}")
     _session.start(bits, aicore_metrics, framework=bool(bits & _MSPROFTX))
 
 

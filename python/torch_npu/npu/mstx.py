@@ -68,14 +68,15 @@ class annotate:
         self.message = message
         self.stream = stream
         self.domain = domain
+        self._open: list[int] = []  # one object may be entered again inside of itself
 
     def __enter__(self) -> annotate:
-        self.range_id = mstx.range_start(self.message, self.stream, self.domain)
+        self._open.append(mstx.range_start(self.message, self.stream, self.domain))
         return self
 
     def __exit__(self, *_: object) -> Literal[False]:
-        if self.range_id:
-            mstx.range_end(self.range_id, self.domain)
+        if range_id := self._open.pop():
+            mstx.range_end(range_id, self.domain)
         return False
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,10 +130,11 @@ class mstx:
 
     @staticmethod
     def range_end(range_id: int, domain: str = "default") -> None:
-        if (domain, range_id) not in _open:
+        begun = _open.pop((domain, range_id), None) if isinstance(domain, str) and isinstance(range_id, int) else None
+        if begun is None:
             _warn(f"range_end: there is no open range {range_id!r} in the domain {domain!r}; give what range_start returned")
             return
-        _end(_open.pop((domain, range_id)), domain)
+        _end(begun, domain)
 
     @staticmethod
     def mstx_range(message: str, stream: Stream | None = None, domain: str = "default") -> annotate:

@@ -36,8 +36,10 @@ class Recorder:
 
     def stop(self) -> Records:
         """Waits for the device and returns the records. If the device reports an error, the recording has ended all the same."""
-        error = self.wait()
-        records = self.read()
+        try:
+            error = self.wait()
+        finally:
+            records = self.read()
         if error is not None:
             raise error
         return records
@@ -124,7 +126,7 @@ def host_records(results: Any, records: Records | None = None) -> Records:
             if not own_calls:
                 records.calls.append(_call(event))
             continue
-        if name.startswith(_STEP):
+        if name.startswith(_STEP) and name[len(_STEP) :].isdecimal():
             records.steps.append(Step(int(name[len(_STEP) :]), event.start_ns(), event.end_ns()))
             continue
         operator = _operator(event, shared, callers)

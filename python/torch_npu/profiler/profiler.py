@@ -111,13 +111,19 @@ class profile(torch.profiler.profile):
         self._recorder = recorder
 
     def stop_trace(self) -> None:
-        """An error of the device that the program did not see yet is raised, after the recording has ended."""
+        """An error of the device that the program did not see yet, or Ctrl-C while this waits, is raised after the recording has
+        ended."""
         error = None
         recorder, self._recorder = self._recorder, None
-        if recorder is not None:
-            error = recorder.wait()
-            self.npu_records = _chosen(recorder.read(), self.npu_config)
-        super().stop_trace()
+        try:
+            if recorder is not None:
+                error = recorder.wait()
+        finally:
+            try:
+                if recorder is not None:
+                    self.npu_records = _chosen(recorder.read(), self.npu_config)
+            finally:
+                super().stop_trace()
         if error is not None:
             raise error
 

@@ -18,9 +18,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 VERSION = 1
 
@@ -139,6 +140,7 @@ class Records:
 
 
 _REQUIRED = object()
+_INFO = {"process": int, "rank": int, "fallbacks": dict, "config": dict, "governor": str, "threads": int, "processors": int}
 _HOST_TABLES: dict[str, Any] = {"calls": Call, "operators": Operator, "marks": Mark, "memory": Memory, "steps": Step}
 
 
@@ -214,9 +216,13 @@ def _read_info(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise NotAProfile(f"{folder} holds no profile of torch_npu: it has no file host/info.json")
     try:
-        info = json.loads(path.read_text())
+        info = json.loads(path.read_text(encoding="utf-8"))
         version = info.get("version", VERSION)
-    except (ValueError, AttributeError):
+        if not all(_is(kind, info.get(name, kind())) for name, kind in _INFO.items()):
+            raise ValueError
+        if not all(_is(int, count) for count in info.get("fallbacks", {}).values()):
+            raise ValueError
+    except (ValueError, AttributeError, RecursionError):
         raise NotAProfile(f"{path} is damaged; record the profile again") from None
     if version != VERSION:
         raise NotAProfile(
@@ -224,6 +230,10 @@ def _read_info(folder: Path) -> dict[str, Any]:
             "use that version, or record the profile again"
         )
     return info
+
+
+def _is(kind: type, value: Any) -> bool:
+    return type(value) is kind and not (isinstance(value, int) and abs(value) > _LARGEST)
 
 
 class Shared:
@@ -261,30 +271,67 @@ def _write_lines(path: Path, fields: tuple[str, ...], rows: Iterable[tuple[Any, 
 def _read_lines(path: Path, row: Any, shared: Shared) -> Iterator[Any]:
     if not path.is_file():
         return
-    with path.open() as file:
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
         while lines := list(islice(file, 1000)):
             if not lines[-1].endswith("\n"):
                 lines.pop()  # the writer was stopped here
             try:
-                found = json.loads(f"[{','.join(lines)}]")
-                columns = [_column(found, name, row._field_defaults.get(name, _REQUIRED), shared) for name in row._fields]
-            except (ValueError, KeyError, AttributeError):
+                columns = _columns(lines, row, shared)
+            except _DAMAGE:
                 raise NotAProfile(f"{path} is damaged at the line {_damaged(lines, row)[:40]!r}; record it again") from None
             yield from map(row._make, zip(*columns, strict=True))
 
 
-def _column(found: list[dict[str, Any]], name: str, default: Any, shared: Shared) -> list[Any]:
+def _columns(lines: list[str], row: Any, shared: Shared) -> list[Any]:
+    """Raises one of _DAMAGE if a line is no record."""
+    text = f"[{','.join(lines)}]"
+    found = json.loads(text)
+    if "\\ud" in text or "\\uD" in text:  # half of a character, which no file in UTF-8 can hold, becomes a question mark
+        found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+    return [_column(found, row, name, shared) for name in row._fields]
+
+
+def _column(found: list[dict[str, Any]], row: Any, name: str, shared: Shared) -> list[Any]:
+    default = row._field_defaults.get(name, _REQUIRED)
     values = [each[name] for each in found] if default is _REQUIRED else [each.get(name, default) for each in found]
-    return [shared(value) if type(value) in (str, list) else value for value in values]
+    kind, types = _kinds(row)[name], set(map(type, values))
+    if kind is int:
+        if not types <= {int} or (values and not -_LARGEST <= min(values) <= max(values) <= _LARGEST):
+            raise ValueError(name)
+        return values
+    if not types <= ({str} if kind is str else {list, tuple}):
+        raise ValueError(name)
+    values = [shared(value) for value in values]
+    if (is_right := _LISTS.get(name)) and not all(map(is_right, {id(value): value for value in values}.values())):
+        raise ValueError(name)
+    return values
+
+
+_kinds = cache(get_type_hints)
+
+
+def _are_texts(values: Any) -> bool:
+    return all(type(value) is str for value in values)
+
+
+def _are_tensors(values: Any) -> bool:
+    return all(len(value) == 3 and type(value[0]) is list and _are_texts(value[1:]) for value in values)
+
+
+_LARGEST = (1 << 63) - 1  # of SQLite
+_DAMAGE = (ValueError, KeyError, AttributeError, TypeError, RecursionError)
+_LISTS: dict[str, Callable[[Any], bool]] = {
+    "dtypes": _are_texts,
+    "stack": _are_texts,
+    "inputs": _are_tensors,
+    "outputs": _are_tensors,
+}
 
 
 def _damaged(lines: list[str], row: Any) -> str:
-    required = set(row._fields) - set(row._field_defaults)
     for line in lines:
         try:
-            if required <= set(json.loads(line)):
-                continue
-        except (ValueError, TypeError):
-            pass
-        return line
+            _columns([line], row, Shared())
+        except _DAMAGE:
+            return line
     return ""

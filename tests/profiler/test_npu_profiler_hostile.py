@@ -1,0 +1,174 @@
+"""Profilers that are interrupted or nested, ranges with odd names, and records that are damaged or hostile."""
+
+import json
+import sys
+
+import pytest
+import torch
+from torch_npu import profiler
+from torch_npu.profiler import _ExperimentalConfig, _records, advise, compare, msprof, profile
+from torch_npu.profiler.records import KERNEL, Call, Mark, Memory, Operator, Records, Step, Task, write_raw
+
+mstx = sys.modules["torch_npu.npu.mstx"]
+
+
+def interrupt_the_next_wait(monkeypatch):
+    wait = torch.npu.synchronize
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(torch.npu, "synchronize", wait)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch.npu, "synchronize", interrupted)
+
+
+def makers(folder):
+    host = [torch.profiler.ProfilerActivity.CPU]
+    return {
+        "torch_npu": profile,
+        "torch": torch.profiler.profile,
+        "torch of the host": lambda: torch.profiler.profile(activities=host),
+        "autograd": lambda: torch.autograd.profiler.profile(use_npu=True),
+        "npu": lambda: torch.npu.profile(str(folder)),
+        "npu with operators": lambda: torch.npu.profile(str(folder), use_e2e_profiler=True),
+    }
+
+
+@pytest.mark.parametrize("kind", ["torch_npu", "torch", "autograd", "npu", "npu with operators"])
+def test_an_interrupt_of_the_last_wait_ends_the_recording(kind, tmp_path, monkeypatch):
+    x = torch.ones(2, device="npu")
+    with pytest.raises(KeyboardInterrupt), makers(tmp_path)[kind]():
+        x.sin()
+        interrupt_the_next_wait(monkeypatch)
+    assert (mstx._listeners, _records._sessions) == ([], [])
+    for next_kind in ("torch_npu", "npu with operators"):
+        with makers(tmp_path)[next_kind]():
+            x.cos()
+
+
+@pytest.mark.parametrize("outer", ["torch_npu", "torch", "torch of the host", "autograd"])
+def test_operators_of_npu_profile_are_not_taken_from_another_profiler(outer, tmp_path):
+    x = torch.ones(2, device="npu")
+    with makers(tmp_path)[outer]() as prof:
+        with pytest.raises(RuntimeError, match="another profiler is recording, and profilers do not nest; stop it first"):
+            makers(tmp_path)["npu with operators"]().__enter__()
+        with makers(tmp_path)["npu"]():
+            x.sin()
+    assert "aten::sin" in {event.key for event in prof.key_averages()}
+
+
+@pytest.mark.parametrize("outer", ["torch_npu", "torch", "autograd", "npu with operators"])
+def test_a_profiler_of_the_host_takes_no_records_of_a_profiler_of_npu(outer, tmp_path):
+    x = torch.ones(2, device="npu")
+    with makers(tmp_path)[outer]() as prof:
+        with pytest.raises(RuntimeError, match="profilers do not nest"):
+            makers(tmp_path)["torch of the host"]().start()
+        x.sin()
+    if outer == "npu with operators":
+        [path] = tmp_path.glob("PROF_*/host/operators.jsonl")
+        assert "aten::sin" in path.read_text()
+    else:
+        assert "aten::sin" in {event.key for event in prof.key_averages()}
+
+
+def test_a_range_of_the_user_with_the_name_of_a_step_is_a_range(tmp_path):
+    with (
+        profile(on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path))),
+        torch.profiler.record_function("ProfilerStep#x"),
+    ):
+        torch.ones(2, device="npu").sin()
+    [path] = tmp_path.glob("*/PROF_*/host/operators.jsonl")
+    assert "ProfilerStep#x" in path.read_text()
+
+
+def test_a_range_may_be_entered_inside_of_itself():
+    with profile(experimental_config=_ExperimentalConfig(mstx=True)) as prof:
+        within = torch.npu.mstx.annotate("again")
+        with within, within:
+            pass
+    outer, inner = sorted(prof.npu_records.marks, key=lambda mark: mark.start_ns)
+    assert outer.name == inner.name == "again" and outer.end_ns >= inner.end_ns
+    assert mstx._open == {}
+
+
+@pytest.mark.parametrize("number", [[], None, "1", 10**6])
+def test_a_wrong_number_of_a_range_is_a_warning(number):
+    with pytest.warns(UserWarning, match="range_end: there is no open range"):
+        torch.npu.mstx.range_end(number)
+
+
+def write_records(folder):
+    start = 1_700_000_000_000_000_000
+    records = Records(info={"process": 1, "rank": 0, "fallbacks": {"aten::x": 1}, "config": {"bits": 0x7F, "metrics": 0}})
+    for number, name in enumerate(["a,b", 'say "x"', "one\ntwo", "<script>alert(1)</script>", "\x00", "\u2028", "=cmd()"]):
+        at = start + 100 * number
+        records.tasks.append(
+            Task(name, KERNEL, 0, 0, number, 1, at, at + 10, at + 50, number + 1, inputs=[([2, 3], "f<b>", "ND")])
+        )
+        records.calls.append(Call(name, 1, at, at + 5, number + 1))
+        records.operators.append(Operator(name, 1, at, at + 9, "operator", [[2, 3]], ["float"], [name], id=number + 1))
+        records.marks.append(Mark(name, 1, at, at + 4))
+    records.memory.append(Memory("npu", 0, 64, 512, 512, 1024, start))
+    records.steps.append(Step(1, start, start + 1000))
+    write_raw(folder, records)
+
+
+def run_commands(folder):
+    commands = [
+        msprof.main(["--export=on", f"--output={folder}", *more]) for more in ((), ("--summary-format=json",), ("--type=db",))
+    ]
+    advice = advise.main([str(folder), "--json", "--html", str(folder / "page.html")])
+    return [*commands, advice, compare.main([str(folder), str(folder)])]
+
+
+WRONG = [None, "x", 1.5, True, 1 << 63, 10**400, [], {}, [[1]], [[[1], None, None]], float("nan"), "../../outside"]
+FIELDS = [
+    *(("device_0/tasks", name) for name in ("name", "device", "start_ns", "end_ns", "stream", "inputs")),
+    *(("host/operators", name) for name in ("name", "thread", "end_ns", "dtypes", "stack")),
+    *(("host/calls", "name"), ("host/marks", "thread"), ("host/steps", "number"), ("host/memory", "time_ns")),
+]
+
+
+@pytest.mark.parametrize(("table", "field"), FIELDS)
+def test_a_value_of_a_wrong_type_is_damage(table, field, tmp_path, capsys):
+    write_records(tmp_path)
+    path = tmp_path / f"{table}.jsonl"
+    first, rest = path.read_text().split("\n", 1)
+    right = type(json.loads(first)[field])
+    for value in WRONG:
+        if type(value) is right and not (right is int and value > 1 << 62) and not (field == "inputs" and value):
+            continue
+        if field in ("dtypes", "stack") and isinstance(value, list) and not value:
+            continue
+        path.write_text(json.dumps({**json.loads(first), field: value}) + "\n" + rest)
+        assert run_commands(tmp_path) == [1] * 5, value
+        said = capsys.readouterr().err
+        assert said.count("is damaged at the line '{") == 5, said
+
+
+@pytest.mark.parametrize("field", ["process", "rank", "fallbacks", "config", "governor", "threads"])
+@pytest.mark.parametrize("value", [None, [1], 1 << 70, 1.5])
+def test_settings_of_a_wrong_type_are_damage(field, value, tmp_path, capsys):
+    write_records(tmp_path)
+    path = tmp_path / "host" / "info.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    assert run_commands(tmp_path) == [1] * 5
+    assert "info.json is damaged; record the profile again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["[1]\n", "null\n", "[" * 100_000 + "\n", "{}\n"], ids=["list", "null", "deep", "empty"])
+def test_a_line_that_is_no_record_is_damage(line, tmp_path, capsys):
+    write_records(tmp_path)
+    (tmp_path / "host" / "steps.jsonl").write_text(line)
+    assert run_commands(tmp_path) == [1] * 5
+    assert capsys.readouterr().err.count("steps.jsonl is damaged at the line") == 5
+
+
+@pytest.mark.parametrize("name", [b"\xff\xc9", b"\\ud800", b"\\udfff \\ud83d\\ude00"], ids=["bytes", "half", "half and whole"])
+def test_a_name_that_is_no_unicode_is_shown_without_what_is_wrong(name, tmp_path):
+    write_records(tmp_path)
+    path = tmp_path / "device_0" / "tasks.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"a,b"', b'"before ' + name + b' after"'))
+    assert run_commands(tmp_path) == [0] * 5
+    shown = (tmp_path / "timeline" / "msprof_0.json").read_text()
+    assert {"before", "after"} <= {word for event in json.loads(shown)["traceEvents"] for word in event["name"].split()}
