@@ -23,6 +23,7 @@ struct OperatorInfo {
   std::vector<std::string> results;
   bool chosen = false;
   bool writes = false;          // may write its arguments
+  bool is_collective = false;   // its results may come later, on another stream
   std::vector<size_t> written;  // the arguments that it writes and does not return
 };
 

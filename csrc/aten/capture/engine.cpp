@@ -1,12 +1,14 @@
 #include "aten/capture/engine.h"
 
 #include "aten/capture/active.h"
+#include "core/stream/open_captures.h"
 #include "core/stream/wait.h"
 
 namespace torch_npu::capture {
 namespace {
 
 constexpr size_t kRowsOfBatch = 4096;
+constexpr std::chrono::milliseconds kPause(100);
 std::atomic<std::string (*)()> line_source{nullptr};
 
 // Their results are uninitialised, or they ask where a tensor lies.
@@ -84,7 +86,14 @@ void enqueue(ActiveCapture& capture, std::unique_ptr<Entry> entry) {
   if (waits) {
     const InterpreterUnlocked unlocked;  // outlives the lock: a thread with the interpreter may wait for the mutex
     std::unique_lock lock(capture.mutex);
-    capture.changed.wait(lock, has_room);
+    while (!has_room()) {
+      lock.unlock();
+      // The oldest entry may wait for the statistics of a thread or a stream that does nothing any more.
+      if (capture.options.statistics && !captures_exist()) capture.statistics.flush_all();
+      lock.lock();
+      capture.changed.notify_all();
+      capture.changed.wait_for(lock, kPause, has_room);
+    }
   }
   const std::lock_guard lock(capture.mutex);
   if (capture.closed || capture.abandoned) return;

@@ -138,7 +138,9 @@ const OperatorInfo& info_of(ActiveCapture& capture, const at::RecordFunction& fu
   info->chosen = capture.chooses(info->name);
   // Normalisations write their running statistics, which their schemas do not say.
   const bool is_norm = info->name.find("_norm") != std::string::npos;
-  info->writes = schema.is_mutable() || is_norm;
+  // Schemas of collectives do not say what they write either.
+  info->is_collective = full.rfind("c10d::", 0) == 0 || full.rfind("_c10d_functional", 0) == 0;
+  info->writes = schema.is_mutable() || is_norm || info->is_collective;
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
@@ -183,6 +185,17 @@ std::unique_ptr<Entry> begin_entry(ActiveCapture& capture, CallContext& context,
   return entry;
 }
 
+// The results of a collective that runs on the stream of its group until somebody waits for it.
+bool is_still_running(const OperatorInfo& info, const at::RecordFunction& function) {
+  if (!info.is_collective || info.name == "wait_tensor") return false;
+  const auto inputs = function.inputs();
+  for (size_t i = 0; i < inputs.size() && i < info.arguments.size(); ++i) {
+    const bool is_flag = info.arguments[i] == "async_op" || info.arguments[i] == "asyncOp";
+    if (is_flag && inputs[i].isBool()) return inputs[i].toBool();
+  }
+  return true;
+}
+
 void end_entry(ActiveCapture& capture, std::unique_ptr<Entry> entry, c10::ArrayRef<c10::IValue> results,
                const std::vector<std::string>& names) {
   const OwnCalls own;
@@ -201,7 +214,10 @@ void end_entry(ActiveCapture& capture, std::unique_ptr<Entry> entry, c10::ArrayR
     }
     builder.record_events();
   }
-  entry->bytes += sizeof(Entry) + (entry->inputs.size() + entry->outputs.size()) * kBytesOfValue;
+  entry->bytes += sizeof(Entry);
+  for (const auto* values : {&entry->inputs, &entry->outputs}) {
+    for (const CapturedValue& value : *values) entry->bytes += kBytesOfValue * std::max<size_t>(1, value.tensors.size());
+  }
   enqueue(capture, std::move(entry));
 }
 
@@ -331,6 +347,10 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* observed) {
     }
     const OperatorInfo& info = *context->info;
     std::vector<c10::IValue> results = function.outputs();
+    if (is_still_running(info, function)) {  // no value is better than one of before
+      results.clear();
+      context->results.clear();
+    }
     std::vector<std::string> names = info.results;
     if (results.size() == names.size()) {
       for (size_t i = 0; i < context->results.size(); ++i) {

@@ -32,6 +32,7 @@ const char* why_unreadable(const at::Tensor& tensor) {
   if (tensor.is_quantized()) return "it is quantized";
   if (tensor._is_zerotensor()) return "it has no memory";
   if (tensor.device().is_meta() || !tensor.has_storage()) return "it has no memory";
+  if (tensor.numel() != 0 && tensor.storage().data() == nullptr) return "its storage was resized to 0";
   return nullptr;
 }
 
@@ -82,8 +83,9 @@ StatisticsBatch::Place StatisticsBatch::put(const at::Tensor& scalar) {
   return {found->second, group.scalars.size() - 1};
 }
 
-size_t StatisticsBatch::add(const at::Tensor& tensor) {
+std::optional<size_t> StatisticsBatch::add(const at::Tensor& tensor) {
   const std::lock_guard lock(mutex_);
+  if (is_flushed()) return std::nullopt;
   at::Tensor values = values_of(tensor);
   if (values.scalar_type() == at::kBool) values = values.to(at::kByte);
   if (at::isComplexType(values.scalar_type())) values = at::_ops::abs::call(values);
@@ -103,6 +105,7 @@ size_t StatisticsBatch::add(const at::Tensor& tensor) {
 
 void StatisticsBatch::flush() {
   const std::lock_guard lock(mutex_);
+  if (is_flushed()) return;
   const c10::StreamGuard guard(stream_);
   for (Group& group : groups_) {
     const at::Tensor joined = at::_ops::stack::call(group.scalars, 0);
@@ -165,17 +168,21 @@ CapturedTensorPtr Statistics::of(const at::Tensor& tensor) {
   // A program may write CPU memory without an operator, through numpy. Inference tensors have no versions.
   const bool is_tracked = !tensor.is_cpu() && !impl->is_inference() && !tensor.is_conj() && !tensor.is_neg();
   const c10::Stream stream = c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_tracked) {
-      if (CapturedTensorPtr earlier = find(tensor, *captured, version)) return earlier;
+  std::optional<size_t> row;
+  while (!row.has_value()) {  // until no other thread flushes the batch meanwhile
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_tracked) {
+        if (CapturedTensorPtr earlier = find(tensor, *captured, version)) return earlier;
+      }
+      std::shared_ptr<StatisticsBatch>& batch =
+          open_[{std::this_thread::get_id(), stream.device_type(), stream.device_index(), stream.id()}];
+      if (batch == nullptr || batch->is_flushed()) batch = std::make_shared<StatisticsBatch>(stream);
+      captured->batch = batch;
     }
-    std::shared_ptr<StatisticsBatch>& batch =
-        open_[{std::this_thread::get_id(), stream.device_type(), stream.device_index(), stream.id()}];
-    if (batch == nullptr) batch = std::make_shared<StatisticsBatch>(stream);
-    captured->batch = batch;
+    row = captured->batch->add(tensor);
   }
-  captured->row = captured->batch->add(tensor);
+  captured->row = *row;
   if (is_tracked) {
     const std::lock_guard lock(mutex_);
     known_[storage].push_back({tensor.storage().getWeakStorageImpl(), tensor.storage_offset(), version, captured});

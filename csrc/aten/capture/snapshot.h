@@ -14,6 +14,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <tuple>
 #include <unordered_map>
@@ -45,9 +46,10 @@ class C10_EXPORT StatisticsBatch {
  public:
   explicit StatisticsBatch(c10::Stream stream) : stream_(stream) {}
 
-  size_t add(const at::Tensor& tensor);
+  // The row, or nothing after flush().
+  std::optional<size_t> add(const at::Tensor& tensor);
   size_t rows() const { return rows_.size(); }
-  // Starts the copy to the host. No row is added after it.
+  // Starts the copy to the host. Thread-safe.
   void flush();
   bool is_flushed() const { return flushed_.load(std::memory_order_acquire); }
   // {max, min, mean, norm}; NaN where a dtype has none. Waits for the copy. Only after flush().
