@@ -13,6 +13,8 @@ Level L1 records calls of torch functions, L0 calls of modules, mix both. The fo
 from __future__ import annotations
 
 import collections
+import functools
+import inspect
 import os
 import random
 import sys
@@ -24,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from . import _config
-from ._gradients import watch_gradients
+from ._gradients import Edges, edges_of, watch_gradients
 from ._modules import Modules
 from ._names import name_of
 from ._output import Output, has_overflowed
@@ -150,29 +152,36 @@ class _Recorder:
     def function(self, base: str, function: Any, args: Any, kwargs: Any) -> Any:
         if self._config.level == "L0":
             return function(*args, **kwargs)
-        before = self._output.snapshot((args, kwargs)) if _writes(base, kwargs) else None
+        before = self._output.snapshot((args, kwargs)) if _writes(base, function, args, kwargs) else None
+        edges = self._edges((args, kwargs))
         result = function(*args, **kwargs)
         if not any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(result)):
             return result
         name = f"{base}.{self._counts[base]}"
         self._counts[base] += 1
-        self._record(f"{name}.forward", f"{name}.backward", before or (args, kwargs), (args, kwargs), result, self._modules.call)
+        self._record(f"{name}.forward", f"{name}.backward", before or (args, kwargs), edges, result, self._modules.call)
         return result
 
     def _entered(self, module: torch.nn.Module, name: str, inputs: Any) -> None:
         if self._config.level != "L1":
-            self._module_inputs[name] = inputs, self._modules.call
+            self._module_inputs[name] = self._output.snapshot(inputs), self._edges(inputs), self._modules.call
 
     def _left(self, module: torch.nn.Module, name: str, inputs: Any, outputs: Any) -> None:
         if name in self._module_inputs and self.active:
-            given, parent = self._module_inputs.pop(name)
-            self._record(name, name.replace(".forward.", ".backward."), (given, {}), (given, {}), outputs, parent)
+            given, edges, parent = self._module_inputs.pop(name)
+            self._record(name, name.replace(".forward.", ".backward."), (given, {}), edges, outputs, parent)
 
-    def _record(self, name: str, backward: str, shown: Any, given: Any, result: Any, parent: str | None) -> None:
+    def _edges(self, given: Any) -> Edges:
+        if not (self._config.wants("backward") and torch.is_grad_enabled()):
+            return {}
+        with torch._C.DisableTorchFunction():
+            return edges_of([each for each in pytree.tree_leaves(given) if isinstance(each, torch.Tensor)])
+
+    def _record(self, name: str, backward: str, shown: Any, edges: Edges, result: Any, parent: str | None) -> None:
         with torch._C.DisableTorchFunction():  # hooks of modules run with the mode on
-            self._record_call(name, backward, shown, given, result, parent)
+            self._record_call(name, backward, shown, edges, result, parent)
 
-    def _record_call(self, name: str, backward: str, shown: Any, given: Any, result: Any, parent: str | None) -> None:
+    def _record_call(self, name: str, backward: str, shown: Any, edges: Edges, result: Any, parent: str | None) -> None:
         config = self._config
         if not self._chosen(name):
             return
@@ -182,9 +191,7 @@ class _Recorder:
         if not config.wants("backward"):
             return
         stack = _stack()
-        inputs, outputs = (
-            [each for each in pytree.tree_leaves(part) if isinstance(each, torch.Tensor)] for part in (given, result)
-        )
+        outputs = [each for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
         parent_call = parent.replace(".forward.", ".backward.") if parent else None
         seen: dict[str, dict[int, torch.Tensor]] = {"input": {}, "output": {}}
 
@@ -196,7 +203,7 @@ class _Recorder:
                 if config.task != "overflow_check" or self._keeps(backward, list(seen["input"].values()), gradient, line):
                     self._output.gradient(backward, side, place, gradient, stack, parent_call)
 
-        watch_gradients(inputs, outputs, note)
+        watch_gradients(edges, outputs, note)
 
     def _chosen(self, name: str) -> bool:
         scope = self._config.scope
@@ -217,12 +224,29 @@ class _Recorder:
         return True
 
 
-def _writes(base: str, kwargs: dict[str, Any]) -> bool:
-    """Whether the call changes an argument."""
+# They write running statistics, embeddings that are too long, or noise.
+_WRITERS = {"__setitem__", "batch_norm", "embedding", "embedding_bag", "instance_norm", "rrelu_with_noise"}
+
+
+def _writes(base: str, function: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether the call may change an argument."""
     word = base.rpartition(".")[2]
-    return (word.endswith("_") and not word.endswith("__")) or word.startswith("__i") or bool(
-        kwargs.get("inplace") or kwargs.get("out") is not None
-    ) or word == "__setitem__"  # fmt: skip
+    if (word.endswith("_") and not word.endswith("__")) or word.startswith("__i") or word in _WRITERS:
+        return True
+    if kwargs.get("inplace") or kwargs.get("out") is not None:
+        return True
+    place = _place_of_inplace(function)
+    return place is not None and len(args) > place and bool(args[place])
+
+
+@functools.cache
+def _place_of_inplace(function: Any) -> int | None:
+    """Modules give `inplace` by its place."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return None  # a builtin; those of torch write only by their names and `out`
+    return names.index("inplace") if "inplace" in names else None
 
 
 def _stack() -> list[str]:

@@ -1,6 +1,7 @@
 """Gradients of a call without changing its graph.
 
-    watch_gradients(inputs, outputs, lambda side, place, gradient: ...)      # side is "input" or "output" of the backward call
+    edges = edges_of(inputs)            # before the call, because a call in place gives its input another edge
+    watch_gradients(edges, outputs, lambda side, place, gradient: ...)      # side is "input" or "output" of the backward call
 
 `input` are gradients of the outputs of the call, `output` those of its inputs, as the backward call sees them. An input that is
 used elsewhere too gets only the part of this call.
@@ -15,26 +16,32 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 
 Note = Callable[[str, int, torch.Tensor], None]
+Edges = dict[tuple[Any, int], list[int]]
 _MOST_NODES = 2000  # of one call; a larger graph reports no gradients of its inputs
 
 
-def watch_gradients(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], note: Note) -> bool:
+def edges_of(inputs: Sequence[torch.Tensor]) -> Edges:
+    """The places of the inputs by the node and the number of its output that made them."""
+    wanted: Edges = {}
+    for place, each in enumerate(inputs):
+        if each.requires_grad:
+            edge = get_gradient_edge(each)
+            wanted.setdefault((edge.node, edge.output_nr), []).append(place)
+    return wanted
+
+
+def watch_gradients(wanted: Edges, outputs: Sequence[torch.Tensor], note: Note) -> bool:
     """Whether there is a backward call."""
     differentiable = [(place, each) for place, each in enumerate(outputs) if each.requires_grad and each.grad_fn is not None]
     if not differentiable:
         return False
     for place, each in differentiable:
         each.register_hook(lambda gradient, place=place: note("input", place, gradient))
-    wanted: dict[tuple[Any, int], list[int]] = {}
-    for place, each in enumerate(inputs):
-        if each.requires_grad:
-            edge = get_gradient_edge(each)
-            wanted.setdefault((edge.node, edge.output_nr), []).append(place)
     _follow([each.grad_fn for _, each in differentiable], wanted, note)
     return True
 
 
-def _follow(starts: list[Any], wanted: dict[tuple[Any, int], list[int]], note: Note) -> None:
+def _follow(starts: list[Any], wanted: Edges, note: Note) -> None:
     ends = {node for node, _ in wanted}
     seen: set[Any] = set()
     found: list[tuple[Any, dict[int, list[int]]]] = []

@@ -9,13 +9,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..npu._describe import arguments
+from . import _output
 from ._places import Places
 from ._shadow import Finding
 
 
 def is_finite(values: Any) -> bool:
     tensors = [each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor)]
-    return all(bool(torch.isfinite(each).all()) for each in tensors if each.is_floating_point() or each.is_complex())
+    return all(map(_output.is_finite, tensors))
 
 
 class NonFinite:

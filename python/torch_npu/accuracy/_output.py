@@ -15,6 +15,11 @@ from torch.utils import _pytree as pytree
 from ..tools.report import write_text
 from ._config import Config
 
+_WRAPPED = [
+    getattr(torch._C.DispatchKey, name)
+    for name in ("Python", "Fake", "FuncTorchBatched", "FuncTorchGradWrapper", "Functionalize")
+    if hasattr(torch._C.DispatchKey, name)
+]
 _NUMBERS = ("Max", "Min", "Mean", "Norm")
 
 
@@ -24,7 +29,32 @@ def has_overflowed(inputs: Any, outputs: Any) -> bool:
 
 def _finite(values: Any) -> bool:
     tensors = [each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor)]
-    return all(bool(torch.isfinite(each.detach()).all()) for each in tensors if each.is_floating_point() or each.is_complex())
+    return all(is_finite(each) for each in tensors)
+
+
+def is_finite(tensor: torch.Tensor) -> bool:
+    """True also for what has no values to read."""
+    tensor = _unwrapped(tensor)
+    if not (tensor.is_floating_point() or tensor.is_complex()) or why_unreadable(tensor) or not tensor.numel():
+        return True
+    tensor = tensor.detach()
+    if tensor.is_floating_point() and tensor.element_size() == 1:
+        tensor = tensor.float()
+    return bool(torch.isfinite(tensor).all())
+
+
+def why_unreadable(tensor: torch.Tensor) -> str:
+    """Why the values of the tensor cannot be read; empty if they can."""
+    keys = torch._C._dispatch_keys(tensor)
+    if any(keys.has(key) for key in _WRAPPED):
+        return "it is a subclass of torch.Tensor or belongs to a transform"
+    if tensor.layout != torch.strided or tensor.is_nested:
+        return "it is not strided"
+    if tensor.is_quantized:
+        return "it is quantized"
+    if tensor.is_meta or (tensor.numel() and not tensor._is_zerotensor() and not tensor.untyped_storage().data_ptr()):
+        return "it has no memory"
+    return ""
 
 
 class Output:
@@ -46,6 +76,8 @@ class Output:
     def snapshot(self, values: Any) -> Any:
         def copy(each: Any) -> Any:
             if not isinstance(each, torch.Tensor):
+                return each
+            if why_unreadable(_unwrapped(each)):
                 return each
             copied = each.detach().clone()
             return copied.requires_grad_(each.requires_grad)
@@ -93,9 +125,10 @@ class Output:
         return {"type": str(type(value)), "value": str(value)}
 
     def _tensor(self, name: str, value: torch.Tensor, requires_grad: bool) -> dict[str, Any]:
-        told: dict[str, Any] = {"type": "torch.Tensor", "dtype": str(value.dtype), "shape": list(value.shape)}
+        value = _unwrapped(value)
+        told: dict[str, Any] = {"type": "torch.Tensor", "dtype": str(value.dtype), "shape": _shape(value)}
         told.update(dict.fromkeys(_NUMBERS))
-        plain = value.layout == torch.strided and not value.is_meta and not value.is_quantized
+        plain = not why_unreadable(value)
         if plain and value.numel():
             self._pending.append((told, _statistics(value)))
         told["requires_grad"] = requires_grad
@@ -137,10 +170,29 @@ class Output:
                 return
 
 
+def _unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The values under the wrappers of torch.func.grad."""
+    while torch._C._functorch.is_gradtrackingtensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor.detach()
+
+
+def _shape(value: torch.Tensor) -> list[int | str]:
+    try:
+        return [each if type(each) is int else str(each) for each in value.shape]
+    except RuntimeError:  # a nested tensor
+        return [value.size(0), *["?"] * (value.dim() - 1)]
+
+
 def _statistics(value: torch.Tensor) -> torch.Tensor:
-    """Max, Min, Mean and Norm, on the device of the tensor."""
+    """Max, Min, Mean and Norm, on the device of the tensor. float64 also for integers: float32 has no 16777217."""
     numbers = value.abs() if value.is_complex() else value
-    wide = numbers.double() if numbers.dtype in (torch.float64, torch.int64) else numbers.float()
+    narrow = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16)
+    wide = (
+        numbers.float()
+        if (numbers.is_floating_point() and numbers.dtype != torch.float64) or numbers.dtype in narrow
+        else numbers.double()
+    )
     least, greatest = wide.aminmax()
     return torch.stack([greatest, least, wide.mean(), torch.linalg.vector_norm(wide)])
 

@@ -4,7 +4,8 @@
 
 Both runs are the same computation, but operators may come in another order, be missing, or have other names. An operator's label
 is made of its name, its shapes and the labels of the operators that made its inputs. Who made an input is known by its contents:
-the newest operator before with an equal output. Pairs are made in four rounds, from certain to uncertain:
+the newest operator before with an equal output. Pairs are made in four rounds, from certain to uncertain; the first two compare
+the numbers among the inputs at first, and then leave them out:
  1. same name and bit-equal inputs;
  2. same label: the same place in the graph;
  3. same name and shapes, in the same order (the longest common sequence);
@@ -33,12 +34,23 @@ def _shapes(op: Op) -> tuple[Hashable, ...]:
     return (canonical(op.kind or op.name), *(value.shape for value in values))
 
 
+def _numbers(op: Op) -> tuple[Hashable, ...]:
+    """The values that are no tensors: mul(x, 2) is not mul(x, 3)."""
+    known = [value for value in op.inputs if not value.is_tensor and canonical_argument(value.name) not in IGNORED_ARGUMENTS]
+    return tuple(value.text for value in known)
+
+
 def _contents(op: Op) -> Hashable:
     """None without inputs. Values that are no tensors, such as the sizes of a factory, belong to the inputs."""
     known = [value for value in op.inputs if canonical_argument(value.name) not in IGNORED_ARGUMENTS]
     if not any(value.is_tensor for value in known):
         return None
     return (canonical(op.kind or op.name), *(value.digest for value in known if value.is_tensor))
+
+
+def _with_numbers(op: Op) -> Hashable:
+    contents = _contents(op)
+    return None if contents is None else (contents, _numbers(op))
 
 
 def _labels(ops: Sequence[Op], shared: set[str]) -> dict[int, Hashable]:
@@ -100,10 +112,12 @@ class _Rest:
 def align(mine: Sequence[Op], golden: Sequence[Op]) -> tuple[list[Pair], list[Op], list[Op]]:
     """Pairs in the order of `mine`, then the operators that only one run has."""
     rest = _Rest(mine, golden)
+    rest.by_key(lambda i: _with_numbers(mine[i]), lambda i: _with_numbers(golden[i]))
     rest.by_key(lambda i: _contents(mine[i]), lambda i: _contents(golden[i]))
     if rest.mine and rest.golden:
         shared = _leaves(mine) & _leaves(golden)
         left, right = _labels(mine, shared), _labels(golden, shared)
+        rest.by_key(lambda i: (left[i], _numbers(mine[i])), lambda i: (right[i], _numbers(golden[i])))
         rest.by_key(lambda i: left[i], lambda i: right[i])
         rest.by_order(lambda i: _shapes(mine[i]), lambda i: _shapes(golden[i]))
         rest.by_key(lambda i: canonical(mine[i].name), lambda i: canonical(golden[i].name))

@@ -37,6 +37,11 @@ class Value:
         text = np.ascontiguousarray(values.astype(np.float32) if floating and values.dtype.itemsize < 4 else values).tobytes()
         return hashlib.blake2b(text + repr(self.shape).encode(), digest_size=16).hexdigest()
 
+    @cached_property
+    def text(self) -> str:
+        """Of a value that is no tensor."""
+        return repr(self.load().tolist())
+
 
 @dataclass
 class Op:
@@ -69,7 +74,7 @@ def open_run(path: Path, version: int = 2) -> Run:
 
         run = read_folder(path, version)
     if not run.ops:
-        raise AccuracyError(NO_DUMP_FILE, f"{path} holds no operator")
+        raise AccuracyError(NO_DUMP_FILE, f"{path} holds no operator; dump at least one step of the program")
     return run
 
 

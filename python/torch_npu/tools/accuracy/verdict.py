@@ -3,8 +3,9 @@
     judge(mine, golden, "float16", "float32").state        # "pass", "warning" or "error"
 
 The error of an element is measured in units of its type: `|mine - golden| / (eps * (|golden| + rms(golden)))`, with eps of the
-coarser type. The root mean square in it allows for cancellation within sums. Elements that are NaN or infinite must be so in both
-tensors. Integers and bools must be equal.
+coarser type. The root mean square in it allows for cancellation within sums. Fill values, such as those of an attention mask, are
+left out of it, because they would hide every error. Elements that are NaN or infinite must be so in both tensors. Integers and
+bools must be equal.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ LIMITS: dict[str, tuple[float, float, float]] = {
 }
 _PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 STATES = ("pass", "warning", "error")
+_FILL = 1 / 256
+_SENTINEL = 1e30
 _LOG2_BUCKETS = 24  # of the histogram: below 1 unit, 1 to 2, 2 to 4, ...
 
 
@@ -63,14 +66,30 @@ def judge(mine: np.ndarray, golden: np.ndarray, my_type: str, golden_type: str) 
     left, right = left[known], right[known]
     eps, passing, warning = LIMITS[kind]
     with np.errstate(all="ignore"):
-        scale = np.abs(right) + _rms(right)
+        scale = np.abs(right) + _rms(_without_fills(right, eps))
         errors = np.abs(left - right)
         units = np.where(errors == 0, 0, errors / np.where(scale > 0, scale * eps, np.finfo(np.float64).tiny))
         largest = float(units.max()) if units.size else 0.0
         counts = np.bincount(np.clip(np.log2(np.maximum(units, 0.5)) + 1, 0, _LOG2_BUCKETS - 1).astype(int))
     state = "pass" if largest <= passing else "warning" if largest <= warning else "error"
-    reason = "" if state == "pass" else f"the largest error is {largest:.3g} units of {kind}; up to {passing:g} agree"
+    reason = "" if state == "pass" else f"the largest error is {largest:.3g} units of {kind}; at most {passing:g} are allowed"
     return Judgement(state, largest, reason, tuple(int(count) for count in counts))
+
+
+def _without_fills(values: np.ndarray, eps: float) -> np.ndarray:
+    """Without clusters of values, equal up to 1 %, that are far beyond all others: negative and 256 times larger, or so large
+    that the precision of the type ends above the others."""
+    while values.size:
+        sizes = np.abs(values)
+        largest = sizes.max()
+        is_fill = sizes >= 0.99 * largest
+        others = sizes[~is_fill]
+        rest = float(others.max()) if others.size else 0.0
+        share = eps if (values[is_fill] > 0).any() else max(eps, _FILL)
+        if not others.size or share * largest < rest or (rest == 0 and largest < _SENTINEL):
+            return values
+        values = values[~is_fill]
+    return values
 
 
 def _rms(values: np.ndarray) -> float:
