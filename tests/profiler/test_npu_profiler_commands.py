@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_program(child, tmp_pa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"active": 0}, "active is 0"),
+        ({"active": 0}, "active must be a whole number of at least 1, but is 0"),
         ({"activities": ["GPU"]}, "activities are CPU and NPU, not 'GPU'"),
         ({"experimental_config": {"aic_metrics": "SPEED"}}, "aic_metrics must be one of"),
         ({"prof_dir": "/dev/null/x"}, "cannot be made"),

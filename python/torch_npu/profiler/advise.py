@@ -53,20 +53,25 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _count_of_operators(records: Records) -> int:
+    """Their number, without ranges of the user and Python functions."""
+    return sum(operator.kind == "operator" for operator in records.operators)
+
+
 def summary(records: Records, found: list[Finding]) -> dict[str, Any]:
     start, end = records.span()
     return {
         "version": 1,
         "duration_us": (end - start) / 1000,
         "tasks": len(records.tasks),
-        "operators": len(records.operators),
+        "operators": _count_of_operators(records),
         "findings": [asdict(finding) for finding in found],
     }
 
 
 def text(records: Records, found: list[Finding]) -> str:
     start, end = records.span()
-    head = f"{(end - start) / 1e6:.3f} ms, {len(records.operators)} operators, {len(records.tasks)} tasks of devices"
+    head = f"{(end - start) / 1e6:.3f} ms, {_count_of_operators(records)} operators, {len(records.tasks)} tasks of devices"
     if not found:
         return f"{head}\nnothing stands out"
     return "\n".join([head, *(f"{number:2}. {finding.text()}" for number, finding in enumerate(found, 1))])

@@ -141,17 +141,18 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         given = json.loads(path.read_text())
         if not isinstance(given, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError('it must hold a JSON object, such as {"start_step": 10}')
         unknown = sorted(set(given) - set(_DEFAULT) - {"metadata", "async_mode"})
         if unknown:
-            raise ValueError(f"it has the unknown setting {unknown[0]!r}")
+            raise ValueError(f"it has the unknown setting {unknown[0]!r}; known are {', '.join(_DEFAULT)}")
         config = {**_DEFAULT, **given}
         wrong = {str(name).upper() for name in config["activities"]} - {"CPU", "NPU"}
         if wrong:
             raise ValueError(f"activities are CPU and NPU, not {sorted(wrong)[0]!r}")
         for name in ("active", "warmup", "start_step"):
             if not isinstance(config[name], int) or config[name] < (name == "active"):
-                raise ValueError(f"{name} is {config[name]!r}")
+                least = int(name == "active")
+                raise ValueError(f"{name} must be a whole number of at least {least}, but is {config[name]!r}")
         _experimental(config)
     except (OSError, ValueError, TypeError) as error:
         warnings.warn(f"dynamic_profile: {path} is not used: {error}", stacklevel=3)
