@@ -229,7 +229,10 @@ def _file_compare(given: argparse.Namespace) -> int:
 
     mine, golden = load_array(given.my_dump_path), load_array(given.golden_dump_path)
     if mine.size != golden.size:
-        raise AccuracyError(INVALID_PARAMETER, f"{given.my_dump_path} has {mine.size} elements, the other has {golden.size}")
+        raise AccuracyError(
+            INVALID_PARAMETER,
+            f"{given.my_dump_path} has {mine.size} elements, but {given.golden_dump_path} has {golden.size}",
+        )
     numbers, reasons = metrics.measure(mine, golden, list(metrics.ALGORITHMS))
     found = judge(mine, golden, mine.dtype.name, golden.dtype.name)
     told = "; ".join(filter(None, [*reasons, found.reason]))

@@ -99,7 +99,9 @@ def _values(file: Path, side: str, place: int, block: dump_data.Block, wanted: W
         values = to_format(values, dump_data.format_name(block.format), wanted.format, shape)
     elif wanted.shape:
         if values.size != int(np.prod(wanted.shape)):
-            raise AccuracyError(INVALID_PARAMETER, f"{file}, {side} {place}: {values.size} elements have no shape {wanted.shape}")
+            raise AccuracyError(
+                INVALID_PARAMETER, f"{file}, {side} {place}: {values.size} elements cannot have the shape {wanted.shape}"
+            )
         values = values.reshape(wanted.shape)
     return values
 

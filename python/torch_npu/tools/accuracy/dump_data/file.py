@@ -51,7 +51,7 @@ class Block:
         """`type_name` is needed where numpy lacks the type: "bfloat16" for float32 values."""
         name = type_name or values.dtype.name
         if name not in types.TYPE_NUMBERS:
-            raise ValueError(f"a dump file holds no {name}; possible are {', '.join(types.TYPE_NUMBERS)}")
+            raise ValueError(f"a dump file cannot hold the data type {name}; it can hold {', '.join(types.TYPE_NUMBERS)}")
         data = types.to_bytes(values, type_name)
         return Block(data, types.TYPE_NUMBERS[name], types.FORMAT_NUMBERS[format], tuple(values.shape), tuple(values.shape))
 

@@ -62,7 +62,7 @@ def from_bytes(data: bytes | memoryview, data_type: int, shape: Sequence[int]) -
         raise ValueError(f"its values have the data type {data_type}, which this tool cannot read")
     kind = np.dtype(DATA_TYPES[data_type][1])
     if len(data) % kind.itemsize:
-        raise ValueError(f"{len(data)} bytes are no whole number of {type_name(data_type)} elements")
+        raise ValueError(f"{len(data)} bytes are not a multiple of the size of {type_name(data_type)}; the file may be damaged")
     values = np.frombuffer(data, kind)
     if data_type == _BFLOAT16:
         values = (values.astype("<u4") << 16).view("<f4")
