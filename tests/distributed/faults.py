@@ -168,7 +168,7 @@ def provoke(kind, world=3, environment=(), folder=None):
             there.close()
             ends.append(here)
         try:
-            begin = _receive(ends[-1], prints / str(world - 1))
+            begin = _receive(ends[-1], prints / str(world - 1), "did not start", 4 * PATIENCE)  # imports torch first
             if kind == "unplug":
                 nodes.link("down")
                 begin = time.monotonic()
@@ -196,9 +196,9 @@ def provoke(kind, world=3, environment=(), folder=None):
     return outcome
 
 
-def _receive(pipe, prints):
-    if pipe not in pipes.wait([pipe], PATIENCE):
-        raise AssertionError(f"a rank got no error within {PATIENCE} s; it printed {prints.read_text()[-3000:]}")
+def _receive(pipe, prints, problem="got no error", limit=PATIENCE):
+    if pipe not in pipes.wait([pipe], limit):
+        raise AssertionError(f"a rank {problem} within {limit} s; it printed {prints.read_text()[-3000:]}")
     try:
         return pipe.recv()
     except EOFError:
