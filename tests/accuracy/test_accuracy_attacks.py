@@ -175,5 +175,6 @@ assert writer.count == 46
 """
 
 
+@pytest.mark.full
 def test_a_stream_that_is_idle_does_not_hold_the_queue_for_ever():
     subprocess.run([sys.executable, "-c", IDLE_STREAM], check=True, timeout=300)
