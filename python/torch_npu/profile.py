@@ -54,9 +54,11 @@ def advise(folder: Path) -> None:
 
 
 def record(options: Any) -> tuple[Path, int]:
-    """Runs the program. Returns the folder of the result and the status of the program."""
+    """Runs the program. Returns the folder of the result and the status of the program. A process that the program forked ends
+    here without a result."""
     from .profiler import profile, tensorboard_trace_handler
 
+    process = os.getpid()
     worker = f"{socket.gethostname()}_{os.getpid()}"
     handler = tensorboard_trace_handler(str(options.out), worker)
     before = set(options.out.glob(f"{worker}_*_ascend_pt"))
@@ -81,7 +83,14 @@ def record(options: Any) -> tuple[Path, int]:
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
     finally:
         sys.argv, sys.path[:] = old_argv, old_path
+    if os.getpid() != process:
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(status)  # the end of Python waits for threads of torch's profiler, which a fork does not copy
+    try:
         prof.stop()
+    except RuntimeError as error:  # of a task of the device, after the last call that would have raised it
+        print(f"torch_npu.profile: {error}", file=sys.stderr)
+        status = status or 1
     [folder] = set(options.out.glob(f"{worker}_*_ascend_pt")) - before
     return folder, status
 

@@ -172,3 +172,53 @@ def test_a_name_that_is_no_unicode_is_shown_without_what_is_wrong(name, tmp_path
     assert run_commands(tmp_path) == [0] * 5
     shown = (tmp_path / "timeline" / "msprof_0.json").read_text()
     assert {"before", "after"} <= {word for event in json.loads(shown)["traceEvents"] for word in event["name"].split()}
+
+
+def test_an_error_of_the_device_is_raised_after_the_trace_was_written(child, tmp_path):
+    program = """
+        import sys, torch, torch_npu
+        from torch_npu.profiler import profile, schedule, tensorboard_trace_handler
+        x = torch.arange(4.0, device="npu")
+        for steps in (0, 2):
+            handler = tensorboard_trace_handler(sys.argv[1], f"worker{steps}")
+            chosen = schedule(wait=0, warmup=1, active=1, repeat=1) if steps else None
+            with torch_npu.softnpu.faults("launch:2"):
+                prof = profile(on_trace_ready=handler, schedule=chosen)
+                prof.start()
+                x.cos()
+                try:
+                    for _ in range(steps):
+                        prof.step()
+                        x.sin()
+                    if not steps:
+                        x.sin()
+                    prof.stop()
+                except RuntimeError as error:
+                    print("a fault was injected" in str(error))
+        """
+    done = child(program, tmp_path, SOFTNPU_LAUNCH="queue")
+    assert (done.stdout, done.returncode) == ("True\nTrue\n", 0), done.stderr
+    for worker in ("worker0", "worker2"):
+        [path] = tmp_path.glob(f"{worker}_*_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json")
+        json.loads(path.read_text())
+
+
+@pytest.mark.parametrize(("end", "status"), [("x.sin()", 0), ("x.sin(); fault.__enter__(); x.cos()", 1)])
+def test_a_program_that_forks_or_fails_at_its_end_has_a_result(end, status, child, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys, torch, torch_npu\n"
+        "x = torch.arange(4.0, device='npu')\n"
+        "fault = torch_npu.softnpu.faults('launch:1')\n"
+        "if os.fork() == 0:\n    sys.exit(7)\n"
+        "print('child', os.waitstatus_to_exitcode(os.wait()[1]))\n" + end + "\n"
+    )
+    program = f"""
+        import sys
+        from torch_npu import profile
+        sys.exit(profile.main(["--out", {str(tmp_path / "out")!r}, "--no-stack", {str(script)!r}]))
+        """
+    done = child(program, SOFTNPU_LAUNCH="queue")
+    assert (done.stdout, done.returncode) == ("child 7\n", status), done.stderr
+    [page] = tmp_path.glob("out/*_ascend_pt/advice.html")
+    assert "Sin" in page.read_text()

@@ -64,6 +64,8 @@ class profile(torch.profiler.profile):
         self.npu_records: Records | None = None  # of the device, after stop
         self.npu_metadata: dict[str, Any] = {}
         self._started = False
+        self._error: RuntimeError | None = None  # of the device, to be raised when the trace is written
+        self._is_cycle = False
         self._recorder: Recorder | None = None
         super().__init__(
             activities=activities,
@@ -89,13 +91,24 @@ class profile(torch.profiler.profile):
             raise RuntimeError(
                 "profile.step: this profiler does not run; call start() first, or use `with profile(...) as prof:`"
             )
-        super().step()
+        self._end_cycle(super().step)
 
     def stop(self) -> None:
         if not self._started:
             raise RuntimeError("profile.stop: this profiler does not run; call start() first")
         self._started = False
-        super().stop()
+        self._end_cycle(super().stop)
+
+    def _end_cycle(self, end: Callable[[], None]) -> None:
+        """An error of the device is raised after on_trace_ready was called."""
+        self._is_cycle = True
+        try:
+            end()
+        finally:
+            self._is_cycle = False
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     def start_trace(self) -> None:
         recorder = None
@@ -124,8 +137,9 @@ class profile(torch.profiler.profile):
                     self.npu_records = _chosen(recorder.read(), self.npu_config)
             finally:
                 super().stop_trace()
-        if error is not None:
+        if error is not None and not self._is_cycle:
             raise error
+        self._error = error
 
     def add_metadata(self, key: str, value: str) -> None:
         """Adds a text to profiler_metadata.json and to torch's trace."""
