@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRATCH = tempfile.TemporaryDirectory(prefix="torch_npu_tests_")
 for folder in ("log", "ledger", "empty"):
     Path(SCRATCH.name, folder).mkdir()
+
+# A shell ignores SIGINT for what it starts in the background, and the programs of the tests would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Nothing is written to the user's home.
 os.environ.setdefault("ASCEND_PROCESS_LOG_PATH", f"{SCRATCH.name}/log")
