@@ -82,7 +82,9 @@ NAMED = {
 @pytest.mark.parametrize("name", NAMED)
 def test_a_convolution_called_by_its_implementation(name):
     rank, convolve = NAMED[name]
-    check(convolve, randn(2, 3, *[5] * rank), randn(3, 3, *[3] * rank, seed=1), randn(3, seed=2), strides=True)
+    shapes = ((2, 3, *[5] * rank), (3, 3, *[3] * rank), (3,))
+    # In float64: the rounding of float32 depends on the processor.
+    check(convolve, *(randn(*shape, seed=seed, dtype=torch.float64) for seed, shape in enumerate(shapes)), strides=True)
 
 
 # ---- attention ----
