@@ -113,12 +113,13 @@ def as_real_package(value):
 def test_a_training_goes_on(kind, location):
     def training(device):
         torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)).to(device)
+        net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)).to(device, torch.float64)
         return net, torch.optim.AdamW(net.parameters(), lr=0.1)
 
     def step(net, optimizer):
         optimizer.zero_grad()
-        net(torch.linspace(-1, 1, 20, device=next(net.parameters()).device).view(5, 4)).pow(2).sum().backward()
+        x = torch.linspace(-1, 1, 20, dtype=torch.float64, device=next(net.parameters()).device)
+        net(x.view(5, 4)).pow(2).sum().backward()
         optimizer.step()
 
     net, optimizer = training("npu")
