@@ -26,7 +26,7 @@ TABLE = ROOT / "codegen/rooms.yaml"
 BEGIN, END = "<!-- rooms: codegen/rooms.py writes this table -->", "<!-- end of rooms -->"
 # Where a quoted include is looked up, beside the folder of the file that includes it.
 INCLUDE_FOLDERS = {
-    "csrc": ("csrc", "csrc/api/include"),
+    "csrc": ("csrc", "csrc/api/include", "softnpu"),
     "softnpu": ("softnpu", "softnpu/tests"),
     "bench": ("bench/runtime", "softnpu"),
 }

@@ -53,6 +53,13 @@ def test_an_include_without_permission_is_named_with_file_and_line(check):
     assert problem.startswith('csrc/base/log.h, line 2: `#include "core/device.h"` uses csrc/core, which csrc/base may not use')
 
 
+def test_an_include_of_softnpu_by_the_plugin_is_named(check):
+    table = GOOD.replace(", uses: [csrc/base]", "") + "softnpu/runtime: {about: device}\n"
+    files = {"softnpu/runtime/profiler.h": "", "csrc/core/device.h": '#include "runtime/profiler.h"\n'}
+    (problem,) = check(table, **files)
+    assert problem.startswith('csrc/core/device.h, line 1: `#include "runtime/profiler.h"` uses softnpu/runtime')
+
+
 def test_an_import_inside_a_function_counts(check):
     (problem,) = check(GOOD.replace("commands, uses: [python/torch_npu/npu]", "commands"))
     assert problem.startswith("python/torch_npu/tools/smi.py, line 2: `from ..npu import something` uses python/torch_npu/npu")

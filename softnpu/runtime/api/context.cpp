@@ -20,7 +20,7 @@ Status aclrtCreateContext(aclrtContext* context, int32_t deviceId) {
 
 Status aclrtDestroyContext(Context& context) {
   SOFTNPU_RETURN_IF_ERROR(check_may_wait());
-  return context.device().destroy_context(Ref<Context>(context));
+  return device_of(context).destroy_context(Ref<Context>(context));
 }
 
 Status aclrtSetCurrentContext(Context& context) {

@@ -18,7 +18,7 @@ namespace {
 Result<Device*> current_device() {
   Result<Context*> context = current_context();
   if (!context.ok()) return context.take_status();
-  return &context.value()->device();
+  return &device_of(*context.value());
 }
 
 Status reset_device(int32_t number, bool force) {
@@ -165,12 +165,12 @@ Status aclrtGetOverflowStatus(void* outputAddr, size_t outputSize, Stream& strea
     return {ACL_ERROR_RT_PARAM_INVALID, text("the status needs ", kOverflowBytes, " bytes, not ", outputSize)};
   Result<Place> place = locate_device(outputAddr, kOverflowBytes, "outputAddr");
   if (!place.ok()) return place.take_status();
-  const OverflowTask task{&stream.device(), place.value().address};
+  const OverflowTask task{&device_of(stream), place.value().address};
   return stream.submit(kOverflowKind, &task, sizeof task, 0);
 }
 
 Status aclrtResetOverflowStatus(Stream& stream) {
-  const OverflowTask task{&stream.device(), nullptr};
+  const OverflowTask task{&device_of(stream), nullptr};
   return stream.submit(kOverflowKind, &task, sizeof task, 0);
 }
 

@@ -54,7 +54,7 @@ Status check_config(const aclrtMallocConfig* config, int device) {
 Status allocate(void** result, size_t size, const aclrtMallocConfig* config) {
   Result<Context*> context = current_context();
   if (!context.ok()) return context.take_status();
-  Device& device = context.value()->device();
+  Device& device = device_of(*context.value());
   SOFTNPU_RETURN_IF_ERROR(check_config(config, device.number()));
   Heap& heap = *device.heap();
   if (Status fault = Faults::at_call(FaultPoint::kMalloc); !fault.ok()) {
@@ -240,7 +240,7 @@ Status aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
                       attr == ACL_DDR_MEM_P2P_HUGE || attr == ACL_DDR_MEM_P2P_NORMAL;
   *free = *total = 0;
   if (is_ddr) return {};  // all memory is HBM, as on the 910 chips
-  const Device& device = context.value()->device();
+  const Device& device = device_of(*context.value());
   device.heap()->trim();
   const Usage usage = ledger().usage(device.host_number());
   const auto rest = [](uint64_t limit, uint64_t used) { return limit > used ? limit - used : 0; };

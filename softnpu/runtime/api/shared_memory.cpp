@@ -47,7 +47,7 @@ Status aclrtIpcMemImportByKey(void** devPtr, const char* key, uint64_t flags) {
   Result<Context*> context = current_context();
   if (!context.ok()) return context.take_status();
   SOFTNPU_RETURN_IF_ERROR(check_flags(flags, ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS));
-  const Device& device = context.value()->device();
+  const Device& device = device_of(*context.value());
   Result<void*> address = IpcMemory::import_range(text_of(key), device.host_number());
   if (!address.ok()) return address.take_status();
   if (races_are_checked()) {

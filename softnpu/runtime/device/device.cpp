@@ -41,7 +41,7 @@ Status check_core_limit(aclrtDevResLimitType kind, uint32_t value) {
   return {ACL_ERROR_RT_PARAM_INVALID, text(value, " cores are asked for; ", options().soc_name, " has 1 to ", most)};
 }
 
-Device::Device(int number, int host_number) : number_(number), host_number_(host_number) { reset_core_limits(); }
+Device::Device(int number, int host_number) : StreamDevice(number, host_number) { reset_core_limits(); }
 
 namespace {
 
@@ -81,14 +81,14 @@ Status Device::open_heap() {
   SOFTNPU_RETURN_IF_ERROR(open_engine());
   const MemoryCheck& checks = options().memory_check;
   Result<std::unique_ptr<Heap>> opened =
-      Heap::open(engine(), ledger(), host_number_, options().host_memory,
+      Heap::open(engine(), ledger(), host_number(), options().host_memory,
                  {.red_zones = checks.red_zones, .poison = checks.poison, .guard_pages = checks.guard_pages});
   if (!opened.ok()) return opened.take_status();
   heap_ = std::move(opened.value());
   heap_pointer_.store(heap_.get(), std::memory_order_release);
-  Heaps::add(host_number_, number_, *heap_);
+  Heaps::add(host_number(), number(), *heap_);
   install_fault_report(any_running_kind);
-  SOFTNPU_LOG_EVENT("device ", number_, " opened with ", heap_->capacity(), " bytes");
+  SOFTNPU_LOG_EVENT("device ", number(), " opened with ", heap_->capacity(), " bytes");
   return {};
 }
 
@@ -163,8 +163,8 @@ Status Device::finish_closing(const Ref<Context>& context) {
 // Call it with mutex_ held.
 void Device::free_memory() {
   if (heap_ == nullptr) return;
-  IpcMemory::forget_device(host_number_);
-  VirtualMemory::forget_device(host_number_);
+  IpcMemory::forget_device(host_number());
+  VirtualMemory::forget_device(host_number());
   heap_->release_all();
   overflowed.store(false, std::memory_order_relaxed);
 }
@@ -186,7 +186,7 @@ Status Device::release_primary(bool force) {
     std::lock_guard guard(mutex_);
     if (primary_.object == nullptr) {
       return {ACL_ERROR_RT_CONTEXT_NULL,
-              text("device ", number_, " is not in use: there were as many aclrtResetDevice as aclrtSetDevice")};
+              text("device ", number(), " is not in use: there were as many aclrtResetDevice as aclrtSetDevice")};
     }
     if (!force && --users_ > 0) return {};
     users_ = 0;

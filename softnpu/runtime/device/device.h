@@ -15,6 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/memory/heap.h"
 #include "runtime/stream/context.h"
+#include "runtime/stream/stream_device.h"
 
 namespace softnpu {
 
@@ -36,13 +37,9 @@ Status check_core_kind(aclrtDevResLimitType kind);
 Status check_core_limit(aclrtDevResLimitType kind, uint32_t value);
 
 // Thread-safe. Created by the first call of devices() and never destroyed. Takes no memory of the device until it is used.
-class Device {
+class Device : public StreamDevice {
  public:
-  // `number` counts the visible devices of this process, `host_number` the devices of the host.
   Device(int number, int host_number);
-
-  int number() const { return number_; }
-  int host_number() const { return host_number_; }
 
   // aclrtSetDevice: adds a user of the primary context and returns the context.
   Result<Ref<Context>> retain_primary();
@@ -76,7 +73,6 @@ class Device {
 
   std::atomic<bool> overflowed{false};
   std::atomic<uint64_t> peers{0};  // bit n: peer access to device n is enabled
-  CoreLimits core_limits{};
   void reset_core_limits();
 
  private:
@@ -87,8 +83,6 @@ class Device {
   std::vector<StreamMark> streams() const;
   void free_memory();
 
-  const int number_;
-  const int host_number_;
   mutable std::mutex mutex_;  // guards the following; not held while waiting for tasks or calling the client
   uint64_t users_ = 0;
   Ref<Context> primary_;
@@ -99,5 +93,11 @@ class Device {
   std::atomic<Heap*> heap_pointer_{nullptr};
   std::atomic<aclrtFloatOverflowMode> mode_that_was_set_{ACL_RT_OVERFLOW_MODE_UNDEF};
 };
+
+// The device of a context or stream.
+template <class Owner>
+Device& device_of(const Owner& owner) {
+  return static_cast<Device&>(owner.device());
+}
 
 }  // namespace softnpu

@@ -27,7 +27,7 @@ Result<int64_t> SystemParameters::get(aclSysParamOpt option) const {
   return value;
 }
 
-Status Context::open(Device& device, Role role) {
+Status Context::open(StreamDevice& device, Role role) {
   device_.store(&device, std::memory_order_relaxed);
   role_.store(role, std::memory_order_relaxed);
   {

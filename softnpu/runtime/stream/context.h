@@ -21,8 +21,6 @@
 
 namespace softnpu {
 
-class Device;
-
 // Values of aclSysParamOpt.
 class SystemParameters {
  public:
@@ -43,12 +41,12 @@ class Context : public Slot {
   enum class Role { kPrimary, kMade };
 
   // Also creates the default stream.
-  Status open(Device& device, Role role);
+  Status open(StreamDevice& device, Role role);
   // Refuses new streams, waits for all streams if `wait`, and destroys them. Returns the first failure that was not reported yet;
   // the context is closed nevertheless. Several threads may call it at once.
   Status close(bool wait);
 
-  Device& device() const { return *device_.load(std::memory_order_relaxed); }
+  StreamDevice& device() const { return *device_.load(std::memory_order_relaxed); }
   bool is_primary() const { return role_.load(std::memory_order_relaxed) == Role::kPrimary; }
   Stream& default_stream() const { return *default_stream_.load(std::memory_order_relaxed); }
 
@@ -73,7 +71,7 @@ class Context : public Slot {
   void list_streams_locked(std::vector<StreamMark>& streams) const;
 
   // Atomic, because a call that races with the destruction may read them while the slot is used again.
-  std::atomic<Device*> device_{nullptr};
+  std::atomic<StreamDevice*> device_{nullptr};
   std::atomic<Role> role_{Role::kPrimary};
   std::atomic<Stream*> default_stream_{nullptr};
 

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "runtime/checks/races.h"
-#include "runtime/device/device.h"
 #include "runtime/dump/tensors.h"
 #include "runtime/stream/context.h"
 #include "runtime/stream/submit_with_faults.h"
@@ -95,7 +94,7 @@ class Graph::SpareLanes {
   std::vector<Lane> lanes_;  // guarded by mutex_
 };
 
-Graph::Graph(Device& device)
+Graph::Graph(StreamDevice& device)
     : device_(&device), number_([] {
         static constinit std::atomic<uint64_t> graphs{0};
         return graphs.fetch_add(1, std::memory_order_relaxed) + 1;

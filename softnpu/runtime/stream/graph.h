@@ -50,7 +50,7 @@ class Graph {
   };
   using Ref = std::unique_ptr<Graph, Release>;
 
-  static Ref create(Device& device) { return Ref(new Graph(device)); }
+  static Ref create(StreamDevice& device) { return Ref(new Graph(device)); }
   Ref share() {
     owners_.fetch_add(1, std::memory_order_relaxed);
     return Ref(this);
@@ -93,7 +93,7 @@ class Graph {
   using Lane = softnpu::Ref<Stream>;
   class SpareLanes;
 
-  explicit Graph(Device& device);
+  explicit Graph(StreamDevice& device);
   ~Graph();
   static const SoftnpuTaskKind& replay_kind(const SoftnpuTaskKind& kind);
   static std::string tensors_as_json(Node& node);
@@ -101,7 +101,7 @@ class Graph {
   Status prepare_lanes(Stream& target);
   Status queue_tasks(Stream& target);
 
-  Device* const device_;
+  StreamDevice* const device_;
   const uint64_t number_;  // from 1, unique in the process
   std::atomic<int> owners_{1};
   std::deque<Node> nodes_;

@@ -2,7 +2,6 @@
 
 #include "runtime/base/log.h"
 #include "runtime/checks/races.h"
-#include "runtime/device/device.h"
 #include "runtime/memory/ledger.h"
 #include "runtime/profile/recorder.h"
 #include "runtime/stream/callback.h"
@@ -14,7 +13,7 @@
 namespace softnpu {
 
 Status Stream::open(const Ref<Context>& context, uint32_t priority) {
-  Device& device = context->device();
+  StreamDevice& device = context->device();
   Result<std::unique_ptr<EngineQueue>> made = engine().make_queue(device.host_number());
   if (!made.ok()) return made.take_status();
   const std::unique_ptr<EngineQueue> previous(engine_queue_.exchange(made.value().release(), std::memory_order_relaxed));

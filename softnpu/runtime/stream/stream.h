@@ -6,25 +6,21 @@
 // task_queue.h runs the tasks. This class adds the context, attributes and the handling of failures and captures.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include "runtime/base/handle.h"
 #include "runtime/engine/engine.h"
+#include "runtime/stream/stream_device.h"
 #include "runtime/stream/task_queue.h"
 
 namespace softnpu {
 
 class Context;
-class Device;
 
 constexpr uint32_t kHighestPriority = 0;
 constexpr uint32_t kLowestPriority = 7;
-
-// The number of cores of each kind that tasks may use. It is stored and returned, and has no effect on the software device.
-using CoreLimits = std::array<std::atomic<uint32_t>, 2>;
 
 // A stream with its newest task at some time.
 struct StreamMark {
@@ -41,7 +37,7 @@ class Stream : public Slot, private TaskQueue::Observer {
   void close();
 
   Context& context() const { return *context_.load(std::memory_order_relaxed); }
-  Device& device() const { return *device_.load(std::memory_order_relaxed); }
+  StreamDevice& device() const { return *device_.load(std::memory_order_relaxed); }
   TaskQueue& queue() { return queue_; }
   EngineQueue* engine_queue() const { return engine_queue_.load(std::memory_order_relaxed); }
 
@@ -98,7 +94,7 @@ class Stream : public Slot, private TaskQueue::Observer {
   // Atomic, because a call that races with the destruction may read them while the slot is used again.
   std::atomic<Context*> context_{nullptr};
   std::atomic<uint32_t> context_generation_{0};
-  std::atomic<Device*> device_{nullptr};  // not read from the context, which the last task may outlive
+  std::atomic<StreamDevice*> device_{nullptr};  // not read from the context, which the last task may outlive
   std::atomic<uint32_t> priority_{0};
   std::atomic<EngineQueue*> engine_queue_{nullptr};  // owned by the stream
   TaskQueue queue_;

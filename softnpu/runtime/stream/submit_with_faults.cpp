@@ -1,6 +1,5 @@
 #include "runtime/stream/submit_with_faults.h"
 
-#include "runtime/device/device.h"
 #include "runtime/dump/call.h"
 #include "runtime/dump/tensors.h"
 
