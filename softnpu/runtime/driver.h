@@ -1,5 +1,5 @@
-/* The only private interface between the softnpu libraries. libascendcl implements it; libopapi uses it, and so will libhccl and
- * libmsprofiler.
+/* The private interface between the softnpu libraries: tasks on streams. libascendcl implements it; libopapi, libhccl and
+ * libmsprofiler use it. Its smaller companions are operators.h, profiler.h and abort.h.
  *
  *   #pragma weak softnpuDriver                                    // a foreign libascendcl does not export it
  *   const SoftnpuDriver *driver = softnpuDriver != NULL ? softnpuDriver(SOFTNPU_DRIVER_VERSION) : NULL;

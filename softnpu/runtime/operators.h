@@ -17,8 +17,8 @@ extern "C" {
 #endif
 
 enum {
-  SOFTNPU_TENSOR_READ = 1,   /* the operator reads the values that the tensor has before */
-  SOFTNPU_TENSOR_WRITTEN = 2 /* an operator may read and write the same tensor */
+  SOFTNPU_TENSOR_READ = 1,   /* the operator reads the values that the tensor has before the task runs */
+  SOFTNPU_TENSOR_WRITTEN = 2 /* the operator writes the tensor; a tensor may have both flags */
 };
 
 typedef struct SoftnpuOperatorTensor {

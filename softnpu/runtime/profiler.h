@@ -26,7 +26,7 @@ enum {
   SOFTNPU_RECORD_TASKS = 1,   /* tasks of streams, and copies that run in the call */
   SOFTNPU_RECORD_CALLS = 2,   /* calls of the ABI on the host */
   SOFTNPU_RECORD_TENSORS = 4, /* shapes, data types and formats of the tensors of a kernel */
-  SOFTNPU_LOG_SIGNATURES = 8  /* of no session: set as long as the log has the level INFO or DEBUG; see `signature` */
+  SOFTNPU_LOG_SIGNATURES = 8  /* not for start(): set in `on` while the log has the level INFO or DEBUG; see `signature` */
 };
 
 enum { SOFTNPU_COPY_TO_DEVICE = 1, SOFTNPU_COPY_TO_HOST = 2, SOFTNPU_COPY_ON_DEVICE = 3, SOFTNPU_COPY_ON_HOST = 4 };
@@ -40,12 +40,12 @@ typedef struct SoftnpuTaskRecord {
   uint64_t start_ns;
   uint64_t end_ns;
   uint64_t task;        /* its number on the stream */
-  uint64_t correlation; /* the number that the call which launched it has, too */
+  uint64_t correlation; /* equal to `correlation` of the call that launched the task */
   uint64_t external;    /* the number of push_external() that was newest on the launching thread; 0 if there was none */
   uint64_t bytes;       /* of a copy, fill or collective; else 0 */
   int32_t device;
   uint32_t stream;
-  uint32_t thread;    /* of the system, which launched the task */
+  uint32_t thread;    /* the thread that launched the task, as a number of the system (gettid) */
   uint32_t direction; /* SOFTNPU_COPY_*, or 0 */
   uint32_t skipped;   /* 1: the task did not run, because an earlier one failed or the stream was aborted */
   uint32_t words;     /* length of `tensors` */

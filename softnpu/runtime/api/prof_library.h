@@ -7,8 +7,8 @@
 
 namespace softnpu {
 
-// The function of libmsprofiler.so beside this library, or that the dynamic linker finds. Null, and a recent error, if there is
-// none.
+// A function of libmsprofiler.so: of the file beside this library, else of the one that the dynamic linker finds. Null, and a
+// recent error, if there is none.
 void* prof_symbol(const char* name);
 
 // Without libmsprofiler: ACL_ERROR_PROFILING_FAILURE, null or 0.

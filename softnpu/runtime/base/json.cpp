@@ -32,7 +32,7 @@ void append_utf8(std::string& out, uint32_t code) {
 // Recursive descent. Each read function moves `next_` past the text that it read; on failure `next_` is the place of the error.
 class Json::Reader {
  public:
-  // With `mistakes`, leniently.
+  // With `mistakes`, the mistakes that parse_leniently() names are accepted and appended to it.
   explicit Reader(std::string_view document, std::vector<std::string>* mistakes = nullptr)
       : document_(document), mistakes_(mistakes) {}
 

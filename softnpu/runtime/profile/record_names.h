@@ -1,5 +1,5 @@
-// Names of what records have as numbers, and what kind of task a name stands for. libascendcl, libmsprofiler
-// and the plugin are built from this file: it has no state and needs no library.
+// Names for the numbers in records, and the class of a task by its name. libascendcl, libmsprofiler and the plugin each compile
+// record_names.cpp: it has no state and needs no library.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@
 
 namespace softnpu {
 
-// A task as it is kept. `end` is written last; the record is not used by the queue after that.
+// The stored record of a task. `end` is written last; the record is not used by the queue after that.
 struct TaskRecord {
   const char* name = nullptr;
   uint64_t enqueue = 0;
