@@ -2,7 +2,7 @@
 there is a gradient.
 
     scripts/bench affinity                            every case
-    scripts/bench affinity --case ChannelShuffle      those whose name begins so
+    scripts/bench affinity --case ChannelShuffle      the cases whose names begin with it
     scripts/bench affinity --clock cpu                time of all threads instead of elapsed time: for a loaded machine
     scripts/bench affinity --json results.json        also writes the numbers there
 

@@ -1,7 +1,7 @@
 """The cost of dumping statistics of every operator of a training step, as ratios to the step without, both on npu.
 
     scripts/bench dump                     the cases below at 1 and 2 threads
-    scripts/bench dump --case 'BERT'       those whose name begins so
+    scripts/bench dump --case 'BERT'       the cases whose names begin with it
     scripts/bench dump --json results.json also writes the numbers there
 
 "statistics" is a step within torch_npu.capture.Capture, from its start until dump.json is on the disk. "step" is the step alone,
@@ -112,7 +112,7 @@ def _measure(name, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--case", default="", help="only cases whose name begins so")
+    parser.add_argument("--case", default="", help="only cases whose names begin with it")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", default="")
     options = parser.parse_args()

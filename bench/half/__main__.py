@@ -1,7 +1,7 @@
 """The cost of half precision on npu, as ratios to float32 on npu in the same run: operators, and networks under autocast.
 
     scripts/bench half                            every case at 1 and 2 threads
-    scripts/bench half --case 'conv 3x3'          those whose name begins so
+    scripts/bench half --case 'conv 3x3'          the cases whose names begin with it
     scripts/bench half --clock cpu                time of all threads instead of elapsed time: for a loaded machine
     scripts/bench half --json results.json        also writes the numbers there
 

@@ -2,9 +2,9 @@
 //
 //   hccl_bench                            2 ranks, all operations, 4 B to 32 MiB
 //   hccl_bench --ranks 4 --op all_reduce  4 ranks, one operation
-//   hccl_bench --bytes 1048576            one size: the data of each rank in an all-reduce and broadcast, of all ranks in the
-//   others
+//   hccl_bench --bytes 1048576            one size
 //
+// The size is that of the data of each rank in an all-reduce and broadcast, and that of all ranks in the other operations.
 // "queued" is the time of one of many calls that were launched at once. "waited" is the time of a call that the host waits for.
 // Bus bandwidth is the algorithm bandwidth times the factor that nccl-tests gives for the operation.
 #include <sys/wait.h>

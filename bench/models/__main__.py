@@ -1,7 +1,7 @@
 """The cost of networks on npu, as ratios to CPU PyTorch in the same run: a training step and inference.
 
     scripts/bench models                        every network at 1 and 2 threads
-    scripts/bench models --case 'GPT training'  those whose name begins so
+    scripts/bench models --case 'GPT training'  the cases whose names begin with it
     scripts/bench models --json results.json    also writes the numbers there
 
 The geometric mean and the worst ratio have bars; the exit status is 1 if one is missed.

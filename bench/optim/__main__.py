@@ -1,7 +1,7 @@
 """A step of the fused optimizers over 200 parameters, as ratios to torch.optim on npu in the same run.
 
     scripts/bench optim                           every case at the small size, 1 thread
-    scripts/bench optim --case Adam               those whose name begins so
+    scripts/bench optim --case Adam               the cases whose names begin with it
     scripts/bench optim --width 2 8 64            other sizes: the first convolution has so many channels
     scripts/bench optim --clock cpu               time of all threads instead of elapsed time: for a loaded machine
     scripts/bench optim --json results.json       also writes the numbers there

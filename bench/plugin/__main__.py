@@ -1,7 +1,7 @@
 """The cost of operators on npu, as ratios to CPU PyTorch in the same run.
 
     scripts/bench ops                          every case at 1 and 2 threads, the best of three runs
-    scripts/bench ops --case 'add 64x64'       those whose name begins so
+    scripts/bench ops --case 'add 64x64'       the cases whose names begin with it
     scripts/bench ops --threads 1 --runs 1     one number of threads, one run
     scripts/bench ops --json results.json      also writes the numbers there
 

@@ -1,7 +1,7 @@
 """What records of the device cost: the same work recorded and not recorded, in one process.
 
     scripts/bench profiler                          every case
-    scripts/bench profiler --case 'ResNet-18'       those whose name begins so
+    scripts/bench profiler --case 'ResNet-18'       the cases whose names begin with it
     scripts/bench profiler --rounds 60              more rounds
     scripts/bench profiler --clock thread           time of the launching thread, or with cpu of all threads: for a loaded machine
     scripts/bench profiler --json results.json      also writes the numbers there

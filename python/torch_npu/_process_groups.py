@@ -63,7 +63,7 @@ def group_named(name: str) -> Any:
 
 
 def _remembered(get_name: Callable[..., str]) -> Callable[..., str]:
-    """The operators of the namespace npu take the name of a communicator, and a name makes no communicator."""
+    """Remembers the group of each communicator that was named: operators of the namespace npu get the name only."""
 
     @functools.wraps(get_name)
     def get_hccl_comm_name(self: Any, *args: Any, **kwargs: Any) -> str:

@@ -1,5 +1,5 @@
 """torch.npu.profile and the functions below it: records into a folder PROF_*, which `msprof --export=on --output=DIR` turns into
-a timeline and tables. What is written while the program runs can be read if it is killed.
+a timeline and tables. If the program is killed, what it wrote until then can be read.
 
     with torch.npu.profile(profiler_result_path="./result", use_e2e_profiler=True):
         train_step()
@@ -201,7 +201,7 @@ class _Session:
 
         records = Records()
         if framework is not None:
-            # The device's tasks are in the folder: a task here keeps the operators from standing for tasks.
+            # The folder has the tasks of the device already. With a task here, host_records() makes none from the operators.
             records = host_records(framework.profiler.kineto_results, Records(tasks=[Task("")]))
         records.marks = [Mark(*row) for row in self._marks]
         counts = {str(name): count - self._fallbacks.get(name, 0) for name, count in fallback_stats().items()}

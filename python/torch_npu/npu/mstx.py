@@ -5,9 +5,8 @@
 
 torch_npu.profiler records them with _ExperimentalConfig(mstx=True), and torch.npu.profile always.
 
-A wrong argument is a warning, never an error, so
-that a training continues. Ranges of range_push nest within a domain and thread. Ranges of range_start may end in any order and
-thread.
+A wrong argument is a warning, never an error, so that a training continues. Ranges of range_push nest within a domain and thread.
+Ranges of range_start may end in any order and thread.
 """
 
 from __future__ import annotations

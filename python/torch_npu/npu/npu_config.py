@@ -5,8 +5,8 @@
     torch.npu.set_stream_limit(stream, cube_num=8)
 
 Operators of softnpu are compiled ahead of time. So options for the compilation of operators (those that begin with ACL_,
-jitCompile and the two lists) are checked and stored, and have no other effect: nothing is compiled, and no folder kernel_meta is
-written.
+jitCompile, NPU_FUZZY_COMPILE_BLACKLIST and FORCE_ACLNN_OP_LIST) are checked and stored, and have no other effect: nothing is
+compiled, and no folder kernel_meta is written.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _EFFECTS = {
     "ALLOW_CONV_HF32": lambda value: _C._npu_set_conv_math(value == "enable"),
     "CUBE_MATH_TYPE": lambda value: _C._npu_set_matmul_math(int(value)),
     "mdldumpswitch": lambda value: init_dump() if value == "enable" else finalize_dump(),
-    "mdldumpconfigpath": lambda value: set_dump(value),
+    "mdldumpconfigpath": set_dump,
 }
 
 
@@ -229,7 +229,8 @@ def set_device_limit(*args: Any, **kwargs: Any) -> None:
     global _limited
     if _limited:
         raise RuntimeError(
-            "the limits of a device are set once in a process, and they are; torch.npu.set_stream_limit has no limit"
+            "set_device_limit may be called once in a process, and was called before; use torch.npu.set_stream_limit, which may "
+            "be called any number of times"
         )
     _limited = _set_device_limit(*args, **kwargs)
 

@@ -91,8 +91,9 @@ def exchange_equal(x, group):
 
 
 def blocks_in_order(counts, by_columns):
-    """Row numbers that sort blocks of rows. Block (i, j) has counts[i][j] rows, and the blocks are stored line by line, with
-    by_columns; else they are stored column by column. The result is the other order."""
+    """The numbers of rows in another order. The rows form blocks; block (i, j) has counts[i][j] rows. With by_columns, blocks
+    that are stored line by line, (0, 0), (0, 1), ..., come in the order column by column, (0, 0), (1, 0), ...; else the other
+    way."""
     lines, columns = len(counts), len(counts[0])
     stored = [(i, j) for i in range(lines) for j in range(columns)]
     wanted = [(i, j) for j in range(columns) for i in range(lines)]

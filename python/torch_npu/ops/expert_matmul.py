@@ -1,6 +1,5 @@
-"""Products of the rows of experts on several ranks: rows go to the ranks of their experts, or come back. The numbers of rows
-are read back, so the
-calls wait for the device. `hcom` is what get_hccl_comm_name() returned."""
+"""Matrix products of experts on several ranks: rows go to the ranks of their experts, or come back. The numbers of rows are read
+back, so the calls wait for the device. `hcom` is the name that get_hccl_comm_name() returned."""
 
 import torch
 

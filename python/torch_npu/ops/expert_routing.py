@@ -1,6 +1,7 @@
-"""Tokens that go to the ranks of their experts (dispatch), and come back (combine). Numbers of tokens are read back, so the calls
-wait for the device. `group_ep` is what get_hccl_comm_name() returned. Experts are dealt to the ranks in equal runs. Not offered:
-ranks of shared experts, tensor parallel groups (tp_world_size 2), elastic groups, constant experts."""
+"""Sends tokens to the ranks of their experts (dispatch) and back (combine). The numbers of tokens are read back, so the calls
+wait for the device. `group_ep` is the name that get_hccl_comm_name() returned. Each rank has equally many experts: with e experts
+per rank, rank r has those from r * e to r * e + e - 1. Not offered: ranks of shared experts, tensor parallel groups
+(tp_world_size 2), elastic groups, constant experts."""
 
 import torch
 
@@ -13,8 +14,8 @@ _INFO = 128  # numbers per token of assist_info_for_combine
 
 
 class _Routes:
-    """Which rows a rank sends: those of `order`, numbers of (token, k) pairs sorted by experts; sent[r][i] rows for expert i
-    of rank r."""
+    """The rows that a rank sends. `order` has the numbers of their (token, k) pairs, sorted by experts; sent[r][i] of them are
+    for expert i of rank r. received[r][i] rows come from rank r for this rank's expert i."""
 
     def __init__(self, name, expert_ids, mask, group, world, rank, experts, special):
         check(experts > 0 and experts % world == 0, name, f"{world} ranks cannot have equal parts of {experts} experts")
@@ -274,8 +275,7 @@ def npu_moe_distribute_combine(
     **options,
 ):
     """[tokens, h]: for each token of this rank the sum of its experts' rows of expand_x times expert_scales, plus
-    shared_expert_x.
-    expand_idx and ep_send_counts are results of npu_moe_distribute_dispatch."""
+    shared_expert_x. expand_idx and ep_send_counts are results of npu_moe_distribute_dispatch."""
     name = "npu_moe_distribute_combine"
     common = (group_ep, ep_world_size, ep_rank_id, moe_expert_num)
     return _combine(name, expand_x, expert_ids, ep_send_counts, expert_scales, *common, **options)
