@@ -12,7 +12,6 @@ from tests.held_stream import HeldStream
 from tests.support import MIB, cached
 
 pytestmark = cached
-PAGE = 20 * MIB
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class _Routes:
         return [sum(line) for line in self.sent], [sum(line) for line in self.received]
 
 
-def _check_parallel(name, group_tp, tp_world_size, tp_rank_id, shared_expert_rank_num):
+def _check_parallel(name, tp_world_size, shared_expert_rank_num):
     check(tp_world_size in (0, 1), name, f"tp_world_size is 0 or 1, not {tp_world_size}; gather the tokens after the call")
     check(shared_expert_rank_num == 0, name, f"shared_expert_rank_num is 0, not {shared_expert_rank_num}")
 
@@ -53,7 +53,7 @@ def _refuse(name, rest, *ignored):
     refuse(name, **{key: value if torch.is_tensor(value) or value else None for key, value in rest.items() if key not in ignored})
 
 
-def _quantised(name, rows, scales, experts):
+def _quantised(rows, scales, experts):
     """(int8, float32 scale per row)"""
     rows = rows.float()
     if scales is not None:
@@ -91,7 +91,7 @@ def _dispatch(
 ):
     """(tokens, scales, routes, source, numbers per expert, ends of the blocks, number of all, weights)"""
     group = group_of(name, group_ep, ep_world_size)
-    _check_parallel(name, group_tp, tp_world_size, tp_rank_id, shared_expert_rank_num)
+    _check_parallel(name, tp_world_size, shared_expert_rank_num)
     check(quant_mode in (0, 2), name, f"quant_mode is 0 (none) or 2 (per token), not {quant_mode}")
     check(expert_token_nums_type in (0, 1), name, f"expert_token_nums_type is 0 or 1, not {expert_token_nums_type}")
     fits = x.dim() == 2 and x.size(0) == expert_ids.size(0)
@@ -111,7 +111,7 @@ def _dispatch(
 
     rows, found = x[routes.order // routes.k], x.new_empty(0, dtype=torch.float32)
     if quant_mode == 2:
-        rows, scale = _quantised(name, rows, scales, routes.ids[routes.order])
+        rows, scale = _quantised(rows, scales, routes.ids[routes.order])
         found = exchanged(scale)
     pairs = torch.stack((torch.full_like(routes.order, ep_rank_id), routes.order // routes.k, routes.order % routes.k), 1)
     weights = x.new_empty(0, dtype=torch.float32)
@@ -221,7 +221,7 @@ def _combine(
 ):
     """[tokens, h]: the sum over k of the rows that come back times expert_scales, plus shared_expert_x."""
     group = group_of(name, group_ep, ep_world_size)
-    _check_parallel(name, group_tp, tp_world_size, tp_rank_id, shared_expert_rank_num)
+    _check_parallel(name, tp_world_size, shared_expert_rank_num)
     _refuse(name, rest)
     check(expand_x.dim() == 2, name, f"expand_x is [rows, h], not {list(expand_x.shape)}")
     fits = expert_scales.shape == expert_ids.shape

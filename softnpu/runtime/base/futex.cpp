@@ -5,8 +5,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <climits>
-
 namespace softnpu {
 namespace {
 
@@ -29,8 +27,6 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, Deadline deadlin
 }
 
 void futex_wake_one(std::atomic<uint32_t>& word) { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0); }
-
-void futex_wake_all(std::atomic<uint32_t>& word) { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0); }
 
 void Lock::lock_slowly() {
   for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {

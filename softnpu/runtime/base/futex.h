@@ -11,7 +11,6 @@ namespace softnpu {
 // Sleeps while `word` holds `expected`, until woken or `deadline`. Spurious wake-ups happen: callers loop.
 void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, Deadline deadline);
 void futex_wake_one(std::atomic<uint32_t>& word);
-void futex_wake_all(std::atomic<uint32_t>& word);
 
 inline void cpu_relax() {
 #if defined(__x86_64__)

@@ -10,7 +10,6 @@ from .literals import VARIABLES, WORDS, backend, device, names_backend, names_de
 
 SHELL = (".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".env")
 CONFIGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf")
-DOCKER = ("Dockerfile", ".dockerfile")
 HINTS = ("requirements.txt", "environment.yml", "environment.yaml")
 
 _OPTION = re.compile(r"""(--?|\+|(?<=[\s"']))([\w.-]+)([ =]+)(["']?)([\w:,]+)\4(?=[\s"'\\)]|$)""")

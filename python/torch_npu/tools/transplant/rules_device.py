@@ -360,7 +360,7 @@ class DeviceRules:
         if where.kind in ("assign", "parameter", "return", "value", "keyword") and fits(where.name):
             return MEDIUM
         if where.kind == "compare":
-            return self._compared(place, where, kind, fits)
+            return self._compared(place, where, kind)
         if where.call is not None:
             function = where.call.func
             if kind == DEVICE and where.name in _QUESTIONS and isinstance(function, cst.Attribute):
@@ -387,7 +387,7 @@ class DeviceRules:
             return ""
         return LOW
 
-    def _compared(self, place: Place, where: Context, kind: str, fits: object) -> str:
+    def _compared(self, place: Place, where: Context, kind: str) -> str:
         for other in where.other:
             if kind == DEVICE and self.flow.is_device(other, place.scope):
                 return MEDIUM

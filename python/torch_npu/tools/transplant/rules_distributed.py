@@ -20,7 +20,6 @@ from .words import words
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 _SAMPLER = "torch.utils.data.distributed.DistributedSampler"
 _PARALLEL = frozenset(("torch.nn.DataParallel", "torch.nn.parallel.DataParallel"))
-_WRAPPERS = frozenset((_DDP, "apex.parallel.DistributedDataParallel"))
 _EVALUATION = re.compile(r"(?i)val|test|eval|infer")
 # Attributes that a DistributedDataParallel object has itself.
 _OWN = words(
