@@ -1,4 +1,4 @@
-"""The commands and programs of README.md and CONTRIBUTING.md work as written."""
+"""The commands and programs of README.md and CONTRIBUTING.md work as written; links and paths of all documents exist."""
 
 import re
 import shutil
@@ -112,10 +112,30 @@ def test_an_op_that_was_added_works(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_every_link_points_to_a_file():
-    for document in ("README.md", "CONTRIBUTING.md"):
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / document).read_text()):
-            assert (ROOT / target).exists(), f"{document}: {target}"
+def documents():
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [ROOT / line for line in listed.splitlines()]
+
+
+def headings(document):
+    """The anchors of a document."""
+    titles = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_link_points_to_a_file_and_a_heading():
+    for document in documents():
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", document.read_text()):
+            path = document.parent / target if target else document
+            assert path.exists(), f"{document}: {target}"
+            assert not anchor or anchor in headings(path), f"{document}: {target}#{anchor}"
+
+
+def test_every_path_of_the_repository_exists():
+    folders = "bench|cmake|codegen|csrc|docs|examples|include|packages|python|scripts|softnpu|tests"
+    for document in documents():
+        for path in re.findall(rf"`((?:{folders})/[\w./*-]*)", document.read_text()):
+            assert list(ROOT.glob(path)), f"{document}: {path}"
 
 
 def test_the_features_name_existing_tests():

@@ -108,7 +108,7 @@ TEST_F(DumpConfigTest, ExamplesOfTheDocumentsWorkWithAWarning) {
     EXPECT_NE(second.find(words), std::string::npos) << second;
 }
 
-TEST_F(DumpConfigTest, SwitchIsOffByDefaultWhichIsSaid) {
+TEST_F(DumpConfigTest, SwitchIsOffByDefaultWithAWarning) {
   testing::internal::CaptureStderr();
   ASSERT_ACL(aclmdlInitDump());
   ASSERT_ACL(set(R"({"dump": {"dump_path": ")" + output().string() + R"("}})"));

@@ -52,7 +52,7 @@ TEST_F(WrongValueTest, NthLaunchOfTheOperatorHasOneWrongElement) {
   EXPECT_EQ(negated(), right);
 }
 
-TEST_F(WrongValueTest, NameMayLackItsPrefixAndWhenIsThatOfOtherRules) {
+TEST_F(WrongValueTest, NameMayLackItsPrefixAndOtherTimesWork) {
   set("wrong:Neg:every 2");
   for (int round = 1; round <= 4; ++round) EXPECT_EQ(negated(), round % 2 == 0 ? wrong : right) << round;
   set("wrong:Neg:2+");
