@@ -4,12 +4,10 @@
 //   after_launch(stream, "aclnnAdd", [&] { return shapes_and_dtypes(...); });
 //
 // Without one of these switches a launch pays one branch:
-//
 //   ASCEND_LAUNCH_BLOCKING=1       waits for the operator; the call that launched it throws its failure
 //   TORCH_NPU_DEBUG=1              adds the Python line and the arguments of a launch to the error of its failed task
 //   TORCH_NPU_LOGS=+dispatch       writes a line for each launch to stderr
 //   ASCEND_GLOBAL_LOG_LEVEL=0, 1   writes a line for each launch to the log of the device library
-//
 //
 // Without the first two, an error names the Python line only if the operator ran within the call that launched it, as small
 // operators do on the software device. Otherwise it names the switches.
