@@ -114,6 +114,9 @@ constexpr std::array kSettings = {
          "each captured graph is written to a file in the folder pid_PID_deviceid_DEVICE when its capture ends; 1 and 2: with "
          "the tensors of its operators, 3: without; see graphs.md"},
         [](std::string_view value, Options& o) { return parse_number(value, 1, 3, o.graph_files); }},
+    // Python reads it when torch_npu is imported.
+    Setting{{"PROF_CONFIG_PATH", "a folder", "none", "profiler_config.json in it starts torch_npu.profiler in a running program"},
+            [](std::string_view, Options&) { return true; }},
     Setting{{"OOM_SNAPSHOT_ENABLE", "0, 1 or 2", "0",
              "a snapshot of memory is written when it runs out; 1: with the history of all allocations, 2: without"},
             parse_oom_snapshot},
@@ -291,10 +294,8 @@ constexpr std::array kAccepted = {
     Setting{{"NPU_ASD_UPPER_THRESH", "two whole numbers separated by a comma", "1000000,10000", "as NPU_ASD_ENABLE"}, is_pair},
     Setting{{"NPU_ASD_SIGMA_THRESH", "two whole numbers separated by a comma", "100000,5000", "as NPU_ASD_ENABLE"}, is_pair},
     Setting{{"NPU_ASD_CONFIG", "settings separated by commas", "none", "as NPU_ASD_ENABLE"}, is_anything},
-    Setting{{"PROF_CONFIG_PATH", "a folder", "none", "profiler_config.json in it starts torch_npu.profiler in a running program"},
-            is_anything},
-    Setting{{"KINETO_USE_DAEMON", "0 or 1", "0", "profiles on demand are started by PROF_CONFIG_PATH"}, is_switch},
-    Setting{{"MSMONITOR_USE_DAEMON", "0 or 1", "0", "profiles on demand are started by PROF_CONFIG_PATH"}, is_switch},
+    Setting{{"KINETO_USE_DAEMON", "0 or 1", "0", "PROF_CONFIG_PATH starts profiles in a running program"}, is_switch},
+    Setting{{"MSMONITOR_USE_DAEMON", "0 or 1", "0", "PROF_CONFIG_PATH starts profiles in a running program"}, is_switch},
     Setting{{"HCCL_EVENT_TIMEOUT", "seconds, a whole number", "1868", "an event has no limit of its own; HCCL_EXEC_TIMEOUT has"},
             is_number<0, INT32_MAX>},
     Setting{{"HCCL_ALGO", "settings separated by semicolons, such as level0:NA;level1:ring", "none",
