@@ -228,6 +228,61 @@ def barrier(rank):
         torch.ops.npu.npu_moe_distribute_dispatch_setup(*phases)
 
 
+def odd_shapes(rank):
+    """No rows, no inner dimension, one row per rank, transposed operands, three dimensions."""
+    world, me, hcom = rank.world, rank.rank, name_of()
+    ops, device = torch.ops.npu, rank.device
+    for rows, inner, columns in ((0, 3, 4), (world, 0, 4), (world, 1, world), (3 * world, 5, 2 * world)):
+        a, b = inputs(rank, inner, rows), inputs(rank, columns, inner, seed=1)
+        x, w = a[me].to(device).t(), b[me].to(device).t()
+        total = sum(u.t() @ v.t() for u, v in zip(a, b, strict=True))
+        same(ops.npu_mm_all_reduce_base(x, w, hcom), total)
+        same(ops.npu_mm_reduce_scatter_base(x, w, hcom, world), total.chunk(world)[me] if rows else total)
+        y, gathered = ops.npu_all_gather_base_mm(x, w, hcom, world)
+        same(gathered, torch.cat([u.t() for u in a]), 0)
+        same(y, torch.cat([u.t() for u in a]) @ b[me].t())
+        if columns % world == 0:
+            expected = torch.cat([(u.t() @ v.t()).chunk(world, 1)[me] for u, v in zip(a, b, strict=True)])
+            same(ops.npu_matmul_all_to_all(x, w, hcom, world), expected)
+        wide = numbers(columns, inner * world, seed=5).t()
+        exchanged = torch.cat([u.t().unflatten(0, (world, -1))[me] for u in a], 1)
+        same(ops.npu_all_to_all_matmul(x, wide.to(device), hcom, world)[0], exchanged @ wide)
+    a, b = inputs(rank, 2, 3, 5), inputs(rank, 5, 4, seed=1)
+    found = ops.npu_mm_all_reduce_base(a[me].to(device), b[me].to(device), hcom)
+    same(found, sum(u @ v for u, v in zip(a, b, strict=True)))
+
+
+def scales_of_ranks(rank):
+    """Each rank has another scale, with one row or with several."""
+    world, me, hcom, device = rank.world, rank.rank, name_of(), rank.device
+    for rows in (1, 3):
+        every, b = [integers(rows, 6, seed=r) for r in range(world)], integers(6, 4, seed=50)
+        expected = torch.cat([(x.float() @ b.float()) * (r + 1) for r, x in enumerate(every)])
+        x, w, one = every[me].to(device), b.to(device), torch.ones(4, device=device)
+        for scale in (torch.full((1,), me + 1.0), torch.full((rows,), me + 1.0), torch.full((rows, 1), me + 1.0)):
+            options = {"x1_scale": scale.to(device), "x2_scale": one}
+            near(torch.ops.npu.npu_all_gather_base_mm(x, w, hcom, world, **options)[0], expected)
+            near(torch.ops.npu.npu_all_gather_quant_mm(x, w, hcom, world, **options)[0], expected)
+
+
+def no_tokens(rank):
+    """Only rank 0 has tokens, all of them for the last expert; then no rank has any."""
+    world, me, hcom, device = rank.world, rank.rank, name_of(), rank.device
+    count = EXPERTS * world
+    for tokens in (3, 0):
+        mine = tokens if me == 0 else 0
+        x = numbers(mine, 4, seed=1).to(device)
+        ids = torch.full((mine, 1), count - 1, dtype=torch.int32, device=device)
+        scales = torch.full((mine, 1), 0.5, device=device)
+        common = (hcom, world, me, count)
+        for suffix in ("", "_v2"):
+            dispatch = getattr(torch.ops.npu, f"npu_moe_distribute_dispatch{suffix}")
+            got, _, info, tokens_of, ends, *_ = dispatch(x, ids, *common, global_bs=3 * world)
+            assert tokens_of.tolist() == [0, tokens if me == world - 1 else 0]
+            combine = getattr(torch.ops.npu, f"npu_moe_distribute_combine{suffix}")
+            same(combine(got, ids, info, ends, scales, *common), x.cpu() / 2)
+
+
 def refusals(rank):
     world, me, hcom, device = rank.world, rank.rank, name_of(), rank.device
     ops, x, w = torch.ops.npu, torch.ones(3, 6, device=device), torch.ones(6, 4, device=device)
@@ -248,6 +303,31 @@ def refusals(rank):
         ("tp_world_size is", lambda: ops.npu_moe_distribute_dispatch(x, ids, hcom, world, me, world, tp_world_size=2)),
         ("quant_mode is 0", lambda: ops.npu_moe_distribute_dispatch(x, ids, hcom, world, me, world, quant_mode=1)),
     ]
+    one, half = torch.ones(4, device=device), x.half()
+    codes, packed = x.to(torch.int8), w.to(torch.int8)
+    tokens = ops.npu_moe_distribute_dispatch(x, ids, hcom, world, me, world)
+    back = (tokens[0], ids, tokens[2], tokens[4], torch.ones(3, 1, device=device), hcom, world, me, world)
+    gmm = (w.expand(1, 6, 4), hcom, world, [1] * world, [1] * world)
+    cases += [
+        ("two or three dimensions", lambda: ops.npu_mm_all_reduce_base(x[0], w, hcom)),
+        ("self has two dimensions", lambda: ops.npu_mm_reduce_scatter_base(torch.ones(4 * world, device=device), w, hcom, world)),
+        ("self has two dimensions", lambda: ops.npu_all_gather_base_mm(x[0], w, hcom, world)),
+        ("x1 has two dimensions", lambda: ops.npu_all_to_all_matmul(x[0], w, hcom, world)),
+        ("bias has 4 numbers", lambda: ops.npu_mm_all_reduce_base(x[:1], w, hcom, bias=torch.ones(3, 4, device=device))),
+        ("x3 is torch.float16", lambda: ops.npu_mm_all_reduce_base(half, w.half(), hcom, x3=torch.ones(3, 4, device=device))),
+        ("pertoken_scale needs", lambda: ops.npu_mm_all_reduce_base(x, w, hcom, pertoken_scale=one[:3])),
+        ("need antiquant_scale", lambda: ops.npu_mm_all_reduce_base(x, w, hcom, antiquant_offset=one)),
+        ("not both", lambda: ops.npu_mm_all_reduce_base(half, packed, hcom, antiquant_scale=one, dequant_scale=one)),
+        ("y_dtype is", lambda: ops.npu_mm_all_reduce_base(half, packed, hcom, antiquant_scale=one.half(), y_dtype=torch.float32)),
+        ("x1 has one scale, or 3", lambda: ops.npu_all_gather_base_mm(codes, packed, hcom, world, x1_scale=one, x2_scale=one)),
+        ("x2 has one scale, or 4", lambda: ops.npu_all_gather_base_mm(codes, packed, hcom, world, x2_scale=one[:3])),
+        ("need scales", lambda: ops.npu_all_gather_base_mm(codes, packed, hcom, world)),
+        ("at least one expert", lambda: ops.npu_alltoallv_gmm(x, w.expand(0, 6, 4), hcom, world, [], [])),
+        ("same dtype", lambda: ops.npu_gmm_alltoallv(half, *gmm)),
+        ("it is torch.uint8", lambda: ops.npu_alltoallv_quant_gmm(x.byte(), packed.expand(1, 6, 4), one[0], one[0], *gmm[1:], 6)),
+        ("shared_expert_x is", lambda: ops.npu_moe_distribute_combine(*back, shared_expert_x=x[:1])),
+        ("expert_scales have the shape", lambda: ops.npu_moe_distribute_dispatch(x, ids, *back[5:], expert_scales=one)),
+    ]
     for message, call in cases:
         with pytest.raises(ValueError, match=message):
             call()
@@ -261,8 +341,12 @@ def refusals(rank):
 
 @WORLDS
 @pytest.mark.parametrize(
-    "function", [products, quantised_products, experts, special_experts, gradients, smaller_groups, barrier, refusals]
-)
+    "function",
+    [
+        products, quantised_products, odd_shapes, scales_of_ranks, experts, special_experts, no_tokens, gradients,
+        smaller_groups, barrier, refusals,
+    ],
+)  # fmt: skip
 def test_operators_that_communicate(rank_sets, function, world):
     rank_sets.get(setting("hccl", world)).run(function)
 

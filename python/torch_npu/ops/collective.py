@@ -1,5 +1,7 @@
-"""Matrix products with a collective before or after: the product and the collective one after the other, not overlapped.
-`hcom` is what get_hccl_comm_name() returned. comm_turn and comm_mode do not change values, and have no effect."""
+"""Matrix products with a collective before or after. The product and the collective run one after the other; they do not overlap.
+
+`hcom` is the name that get_hccl_comm_name() returned. comm_turn and comm_mode have no effect: they do not change values.
+"""
 
 import torch
 from torch import distributed as dist
@@ -19,18 +21,34 @@ def _refuse(name, rest):
     refuse(name, **{key: value if torch.is_tensor(value) or value else None for key, value in rest.items() if key not in known})
 
 
-def _multiply(name, a, b):
-    check(b.dim() == 2, name, f"x2 has two dimensions, not the shape {list(b.shape)}")
-    check(a.size(-1) == b.size(0), name, f"{list(a.shape)} cannot be multiplied by {list(b.shape)}")
+def _check_matrix(name, x, what="x1", most=2):
+    fits = 2 <= x.dim() <= most
+    check(fits, name, f"{what} has two {'or three ' if most > 2 else ''}dimensions, not the shape {list(x.shape)}")
+
+
+def _check_product(name, a, b, bias, a_scale, b_scale):
+    """What _product() takes. An operator that communicates first calls this before, so that no rank waits for one that raises."""
+    _check_matrix(name, b, "x2")
+    fits = a.dim() > 0 and a.size(-1) == b.size(0)
+    check(fits, name, f"{list(a.shape)} cannot be multiplied by {list(b.shape)}")
     check(a.dtype == b.dtype, name, f"x1 and x2 have the same dtype, not {a.dtype} and {b.dtype}")
+    rows, columns = a.shape[:-1].numel(), b.size(1)
+    fits = bias is None or list(bias.shape) in ([columns], [1, columns])
+    check(fits, name, f"bias has {columns} numbers, one per column of x2, not the shape {bias is not None and list(bias.shape)}")
+    if b_scale is None:
+        check(a_scale is None, name, "x1_scale needs x2_scale")
+        check(a.is_floating_point() and a.element_size() > 1, name, f"matrices of {a.dtype} need scales")
+        return
+    fits = b_scale.numel() in (1, columns)
+    check(fits, name, f"x2 has one scale, or {columns}, one per column, not the shape {list(b_scale.shape)}")
+    fits = a_scale is None or a_scale.numel() in (1, rows)
+    check(fits, name, f"x1 has one scale, or {rows}, one per row, not the shape {a_scale is not None and list(a_scale.shape)}")
 
 
 def _product(name, a, b, bias, a_scale, b_scale, dtype):
     """a @ b + bias; of quantised matrices (a @ b + integer bias) * a_scale per row * b_scale per column + floating bias."""
-    _multiply(name, a, b)
+    _check_product(name, a, b, bias, a_scale, b_scale)
     if b_scale is None:
-        check(a_scale is None, name, "x1_scale needs x2_scale")
-        check(a.is_floating_point() and a.element_size() > 1, name, f"matrices of {a.dtype} need x1_scale and x2_scale")
         y = a @ b if bias is None else a @ b + bias.to(a.dtype)
         return y if dtype is None else y.to(dtype)
     dtype = dtype or (torch.float16 if b_scale.dtype == torch.int64 else torch.bfloat16)
@@ -54,6 +72,11 @@ def _check_sum(name, reduce_op):
 
 def _empty(x, dtype=None):
     return x.new_empty(0, dtype=dtype or x.dtype)
+
+
+def _gathered_scale(scale, rows, group):
+    """One number per gathered row; None without a scale. Ranks may have different scales, also if each has only one."""
+    return None if scale is None else Gather.apply(scale.reshape(-1).expand(rows), group)
 
 
 @op(
@@ -94,14 +117,20 @@ def npu_mm_all_reduce_base(
     y_dtype=None,
     **rest,
 ):
-    """The sum over the group of x1 @ x2 + bias + x3. With antiquant_scale x2 is dequantised first, see
-    npu_weight_quant_batchmatmul;
-    with dequant_scale the product is that of npu_quant_matmul."""
+    """The sum over the group of x1 @ x2 + bias + x3. With antiquant_scale, x2 is dequantised first, see
+    npu_weight_quant_batchmatmul; with dequant_scale, the product is that of npu_quant_matmul."""
     name = "npu_mm_all_reduce_base"
     group = group_of(name, hcom)
     _check_sum(name, reduce_op)
     _refuse(name, rest)
+    _check_matrix(name, x1, most=3)
+    check(pertoken_scale is None or dequant_scale is not None, name, "pertoken_scale needs dequant_scale")
+    alone = antiquant_offset is None and antiquant_group_size == 0
+    check(alone or antiquant_scale is not None, name, "antiquant_offset and antiquant_group_size need antiquant_scale")
+    check(antiquant_scale is None or dequant_scale is None, name, "x2 has antiquant_scale or dequant_scale, not both")
     if antiquant_scale is not None:
+        kind = dtypes.of(y_dtype, x1.dtype)
+        check(kind == x1.dtype, name, f"with antiquant_scale y_dtype is that of x1, {x1.dtype}, not {kind}")
         y = npu_weight_quant_batchmatmul(
             x1,
             x2,
@@ -116,10 +145,10 @@ def npu_mm_all_reduce_base(
             narrow = torch.bfloat16
         y = _product(name, x1, x2, bias, pertoken_scale, dequant_scale, dtypes.of(y_dtype, narrow))
     else:
-        check(pertoken_scale is None, name, "pertoken_scale needs dequant_scale")
         y = _product(name, x1, x2, bias, None, None, dtypes.of(y_dtype))
     if x3 is not None:
-        check(x3.shape == y.shape, name, f"x3 has the shape of the result, {list(y.shape)}, not {list(x3.shape)}")
+        fits = x3.shape == y.shape and x3.dtype == y.dtype
+        check(fits, name, f"x3 is {y.dtype} {list(y.shape)}, as the result, not {x3.dtype} {list(x3.shape)}")
         y = y + x3
     return AllReduce.apply(y, group)
 
@@ -137,6 +166,7 @@ def npu_mm_reduce_scatter_base(
     group = group_of(name, hcom, world_size)
     _check_sum(name, reduce_op)
     _refuse(name, rest)
+    _check_matrix(name, self, "self")
     _parts(name, self, world_size, 0, "self")
     y = _product(name, self, x2, bias, x1_scale, x2_scale, output_dtype)
     return ReduceScatter.apply(y, group)
@@ -156,6 +186,7 @@ def npu_quant_mm_reduce_scatter(
     group = group_of(name, hcom, world_size)
     _check_sum(name, reduce_op)
     _refuse(name, rest)
+    _check_matrix(name, self, "self")
     _parts(name, self, world_size, 0, "self")
     y = _product(name, self, x2, bias, x1_scale, x2_scale, dtypes.of(y_dtype))
     return ReduceScatter.apply(y, group), _empty(y, torch.float32)
@@ -185,10 +216,10 @@ def npu_all_gather_base_mm(
     group = group_of(name, hcom, world_size)
     _refuse(name, rest)
     check(gather_index == 0, name, f"gather_index is 0 (self), not {gather_index}")
-    _multiply(name, self, x2)
+    _check_matrix(name, self, "self")
+    _check_product(name, self, x2, bias, x1_scale, x2_scale)
     gathered = Gather.apply(self, group)
-    if x1_scale is not None and x1_scale.numel() > 1:
-        x1_scale = Gather.apply(x1_scale.reshape(-1), group)
+    x1_scale = _gathered_scale(x1_scale, self.size(0), group)
     y = _product(name, gathered, x2, bias, x1_scale, x2_scale, output_dtype)
     gathered = gathered if gather_output else _empty(gathered)
     return y, gathered
@@ -220,19 +251,24 @@ def npu_all_gather_quant_mm(
     group = group_of(name, hcom, world_size)
     _refuse(name, rest)
     check(gather_index == 0, name, f"gather_index is 0 (self), not {gather_index}")
-    _multiply(name, self, x2)
+    _check_matrix(name, self, "self")
+    _check_product(name, self, x2, bias, x1_scale, x2_scale)
     gathered = Gather.apply(self, group)
-    if x1_scale is not None and x1_scale.numel() > 1:
-        x1_scale = Gather.apply(x1_scale.reshape(-1), group)
+    x1_scale = _gathered_scale(x1_scale, self.size(0), group)
     y = _product(name, gathered, x2, bias, x1_scale, x2_scale, dtypes.of(y_dtype))
     gathered = gathered if gather_output else _empty(gathered)
     return y, gathered, _empty(y, torch.float32)
 
 
+def _check_exchanged(name, x1, x2, world_size):
+    _check_matrix(name, x1)
+    _check_matrix(name, x2, "x2")
+    check(x1.size(1) * world_size == x2.size(0), name, f"x2 has {world_size} * {x1.size(1)} rows, not {x2.size(0)}")
+
+
 def _exchanged_rows(name, x, group, world_size, axes):
     """[m / world, world * k]: row i has the rows i of the parts that all ranks sent."""
     check(list(axes or (-2, -1)) == [-2, -1], name, f"all2all_axes are [-2, -1], not {axes}")
-    check(x.dim() == 2, name, f"x1 has two dimensions, not the shape {list(x.shape)}")
     _parts(name, x, world_size, 0, "x1")
     return exchange_equal(x, group).unflatten(0, (world_size, -1)).transpose(0, 1).flatten(1)
 
@@ -240,7 +276,6 @@ def _exchanged_rows(name, x, group, world_size, axes):
 def _exchange_columns(name, y, group, world_size, axes):
     """[m * world, n / world]: this rank's part of the columns of all ranks."""
     check(list(axes or (-1, -2)) == [-1, -2], name, f"all2all_axes are [-1, -2], not {axes}")
-    check(y.dim() == 2, name, f"the product has two dimensions, not the shape {list(y.shape)}")
     _parts(name, y, world_size, 1, "the product")
     return exchange_equal(y.unflatten(1, (world_size, -1)).transpose(0, 1).flatten(0, 1), group)
 
@@ -255,7 +290,7 @@ def npu_all_to_all_matmul(x1, x2, hcom, world_size, bias=None, all2all_axes=None
     name = "npu_all_to_all_matmul"
     group = group_of(name, hcom, world_size)
     _refuse(name, rest)
-    check(x1.size(-1) * world_size == x2.size(0), name, f"x2 has {world_size} * {x1.size(-1)} rows, not {x2.size(0)}")
+    _check_exchanged(name, x1, x2, world_size)
     exchanged = _exchanged_rows(name, x1, group, world_size, all2all_axes)
     return _product(name, exchanged, x2, bias, None, None, None), exchanged if all2all_out_flag else _empty(exchanged)
 
@@ -281,7 +316,7 @@ def npu_all_to_all_quant_matmul(
     _refuse(name, rest)
     check(x1.dtype in (torch.float16, torch.bfloat16), name, f"x1 is float16 or bfloat16, not {x1.dtype}")
     check(x2.dtype == torch.int8 and x2_scale is not None, name, f"x2 is int8 and has x2_scale; it is {x2.dtype}")
-    check(x1.size(-1) * world_size == x2.size(0), name, f"x2 has {world_size} * {x1.size(-1)} rows, not {x2.size(0)}")
+    _check_exchanged(name, x1, x2, world_size)
     exchanged = _exchanged_rows(name, x1, group, world_size, all2all_axes)
     quantised, scale = npu_dynamic_quant(exchanged)
     y = _product(name, quantised, x2, bias, scale, x2_scale, dtypes.of(y_dtype, x1.dtype))
@@ -297,6 +332,7 @@ def npu_matmul_all_to_all(x1, x2, hcom, world_size, bias=None, all2all_axes=None
     name = "npu_matmul_all_to_all"
     group = group_of(name, hcom, world_size)
     _refuse(name, rest)
+    _check_matrix(name, x1)
     return _exchange_columns(name, _product(name, x1, x2, bias, None, None, None), group, world_size, all2all_axes)
 
 
@@ -316,6 +352,7 @@ def npu_quant_matmul_all_to_all(
     group = group_of(name, hcom, world_size)
     check_modes(name, rest, x1_quant_mode=3, x2_quant_mode=2)
     _refuse(name, rest)
+    _check_matrix(name, x1)
     check(x2_scale is not None, name, "x2_scale is needed")
     y = _product(name, x1, x2, bias, x1_scale, x2_scale, dtypes.of(y_dtype))
     return _exchange_columns(name, y, group, world_size, all2all_axes)

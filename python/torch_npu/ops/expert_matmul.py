@@ -1,5 +1,7 @@
-"""Matrix products of experts on several ranks: rows go to the ranks of their experts, or come back. The numbers of rows are read
-back, so the calls wait for the device. `hcom` is the name that get_hccl_comm_name() returned."""
+"""Products of the rows of experts on several ranks: rows go to the ranks of their experts, or come back.
+
+`hcom` is the name that get_hccl_comm_name() returned.
+"""
 
 import torch
 
@@ -35,6 +37,12 @@ def _shared(name, x, weight, transposed, dtype, like):
 def _check_experts(name, x, weight):
     fits = x.dim() == 2 and weight.dim() == 3 and x.size(1) == weight.size(1)
     check(fits, name, f"gmm_x is [rows, k] and gmm_weight [e, k, n], not {list(x.shape)} and {list(weight.shape)}")
+    check(weight.size(0) > 0, name, f"gmm_weight has at least one expert, not the shape {list(weight.shape)}")
+
+
+def _check_types(name, x, weight):
+    check(x.dtype == weight.dtype, name, f"gmm_x and gmm_weight have the same dtype, not {x.dtype} and {weight.dtype}")
+    check(x.is_floating_point() and x.element_size() > 1, name, f"gmm_x is float16, bfloat16 or float32, not {x.dtype}")
 
 
 def _exchange_then_multiply(name, x, weight, group, world, send_counts, recv_counts, dtype, decode=lambda rows: rows):
@@ -56,13 +64,22 @@ def _multiply_then_exchange(name, x, weight, group, world, send_counts, recv_cou
     return Exchange.apply(rows, group, [sum(line) for line in sent], [sum(line) for line in received])
 
 
-def _dequantised(name, x, scale, number, what):
-    """x * scale in float32. x is float8, or hifloat8 codes; scale has one number."""
+def _check_quantised(name, x, scale, number, what):
+    """x is float8, int8, or codes of hifloat8 if `number` says so; scale has one number."""
     check(scale is not None and scale.numel() == 1, name, f"{what}_scale has one number")
-    if number is not None and dtypes.of(number) == dtypes.HIFLOAT8:
-        return hifloat8.decode(x) * scale.float()
-    check(x.element_size() == 1, name, f"{what} is float8 or int8, not {x.dtype}")
-    return x.float() * scale.float()
+    kind = dtypes.of(number, x.dtype)
+    if kind == dtypes.HIFLOAT8:
+        return
+    check(kind == x.dtype, name, f"{what} is {x.dtype}, but {what}_dtype is {kind}")
+    fits = x.dtype == torch.int8 or (x.is_floating_point() and x.element_size() == 1)
+    check(fits, name, f"{what} is float8 or int8, or has {what}_dtype=torch_npu.hifloat8; it is {x.dtype}")
+
+
+def _dequantised(name, x, scale, number, what):
+    """x * scale in float32."""
+    _check_quantised(name, x, scale, number, what)
+    plain = hifloat8.decode(x) if dtypes.of(number) == dtypes.HIFLOAT8 else x.float()
+    return plain * scale.float()
 
 
 def _refuse(name, rest, *ignored):
@@ -95,6 +112,7 @@ def npu_alltoallv_gmm(
     name = "npu_alltoallv_gmm"
     group = group_of(name, hcom, ep_world_size)
     _refuse(name, rest, "comm_mode")
+    _check_types(name, gmm_x, gmm_weight)
     weight = gmm_weight.mT if trans_gmm_weight else gmm_weight
     counts = (send_counts, recv_counts)
     y, permuted = _exchange_then_multiply(name, gmm_x, weight, group, ep_world_size, *counts, gmm_x.dtype)
@@ -126,6 +144,7 @@ def npu_gmm_alltoallv(
     name = "npu_gmm_alltoallv"
     group = group_of(name, hcom, ep_world_size)
     _refuse(name, rest, "comm_mode")
+    _check_types(name, gmm_x, gmm_weight)
     weight = gmm_weight.mT if trans_gmm_weight else gmm_weight
     y = _multiply_then_exchange(name, gmm_x, weight, group, ep_world_size, send_counts, recv_counts, gmm_x.dtype)
     return y, _shared(name, mm_x, mm_weight, trans_mm_weight, gmm_x.dtype, gmm_x)
@@ -178,6 +197,8 @@ def npu_alltoallv_quant_gmm(
         left = _dequantised(name, mm_x, mm_x_scale, mm_x_dtype, "mm_x")
         right = _dequantised(name, mm_weight, mm_weight_scale, mm_weight_dtype, "mm_weight")
         mm_y = _shared(name, left, right, False, dtypes.of(mm_y_dtype, dtype), left)
+
+    _check_quantised(name, gmm_x, gmm_x_scale, gmm_x_dtype, "gmm_x")  # before the ranks communicate
 
     def decode(rows):
         return _dequantised(name, rows, gmm_x_scale, gmm_x_dtype, "gmm_x")

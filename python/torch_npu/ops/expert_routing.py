@@ -1,7 +1,12 @@
-"""Sends tokens to the ranks of their experts (dispatch) and back (combine). The numbers of tokens are read back, so the calls
-wait for the device. `group_ep` is the name that get_hccl_comm_name() returned. Each rank has equally many experts: with e experts
-per rank, rank r has those from r * e to r * e + e - 1. Not offered: ranks of shared experts, tensor parallel groups
-(tp_world_size 2), elastic groups, constant experts."""
+"""Tokens that go to the ranks of their experts (dispatch), and come back (combine).
+
+`group_ep` is the name that get_hccl_comm_name() returned. With n experts per rank, rank r has the experts r * n to r * n + n - 1.
+The calls wait for the device, because the host needs the numbers of tokens.
+
+Not offered: ranks of shared experts, tensor parallel groups (tp_world_size 2), elastic groups, constant experts.
+"""
+
+import itertools
 
 import torch
 
@@ -53,6 +58,12 @@ def _refuse(name, rest, *ignored):
     refuse(name, **{key: value if torch.is_tensor(value) or value else None for key, value in rest.items() if key not in ignored})
 
 
+def _check_scales(name, scales, ids):
+    check(ids.dim() == 2, name, f"expert_ids are [tokens, k], not {list(ids.shape)}")
+    fits = scales.shape == ids.shape
+    check(fits, name, f"expert_scales have the shape of expert_ids, {list(ids.shape)}, not {list(scales.shape)}")
+
+
 def _quantised(rows, scales, experts):
     """(int8, float32 scale per row)"""
     rows = rows.float()
@@ -97,6 +108,8 @@ def _dispatch(
     fits = x.dim() == 2 and x.size(0) == expert_ids.size(0)
     check(fits, name, f"x {list(x.shape)} and expert_ids {list(expert_ids.shape)} do not have the same tokens")
     check(quant_mode == 2 or scales is None, name, "scales need quant_mode 2")
+    if expert_scales is not None:
+        _check_scales(name, expert_scales, expert_ids)
     if scales is not None:
         wanted = [moe_expert_num, x.size(1)]
         check(list(scales.shape) == wanted, name, f"scales are {wanted}, not {list(scales.shape)}")
@@ -224,13 +237,16 @@ def _combine(
     _check_parallel(name, tp_world_size, shared_expert_rank_num)
     _refuse(name, rest)
     check(expand_x.dim() == 2, name, f"expand_x is [rows, h], not {list(expand_x.shape)}")
-    fits = expert_scales.shape == expert_ids.shape
-    check(fits, name, f"expert_scales {list(expert_scales.shape)} are not like expert_ids {list(expert_ids.shape)}")
+    _check_scales(name, expert_scales, expert_ids)
+    for what, rows in (("shared_expert_x", shared_expert_x), ("ori_x", ori_x)):
+        wanted = [expert_ids.size(0), expand_x.size(1)]
+        fits = rows is None or [rows.shape[:-1].numel(), *rows.shape[-1:]] == wanted
+        check(fits, name, f"{what} is {wanted}, not {rows is not None and list(rows.shape)}")
     check(copy_expert_num == 0 or ori_x is not None, name, "copy experts need ori_x")
     special = zero_expert_num + copy_expert_num
     routes = _Routes(name, expert_ids, x_active_mask, group, ep_world_size, ep_rank_id, moe_expert_num, special)
-    ends = ep_send_counts.tolist()[:moe_expert_num]
-    blocks = [end - start for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    ends = ep_send_counts.flatten().tolist()[:moe_expert_num]
+    blocks = [end - start for start, end in itertools.pairwise([0, *ends])]
     expected = [number for column in zip(*routes.received, strict=True) for number in column]
     same = "the results of a dispatch with the same expert_ids and x_active_mask on every rank"
     check(blocks == expected, name, f"ep_send_counts do not fit the tokens that the ranks expect; pass {same}")
@@ -248,7 +264,7 @@ def _combine(
         ids = expert_ids.long()
         copied = (ids >= moe_expert_num + zero_expert_num) & (ids < moe_expert_num + special)
         copied = copied if routes.mask is None else copied & routes.mask.view_as(copied)
-        y = y + (weights.view_as(copied) * copied).sum(1, keepdim=True) * ori_x.float()
+        y = y + (weights.view_as(copied) * copied).sum(1, keepdim=True) * ori_x.float().reshape(y.shape)
     if shared_expert_x is not None:
         y = y + shared_expert_x.float().reshape(y.shape)
     return y.to(expand_x.dtype)
