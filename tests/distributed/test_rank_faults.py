@@ -128,7 +128,10 @@ def test_the_report_of_finished_ranks(tmp_path):
         ('{"comm_lib": "nccl", "entries": []}', "none of the 1 files"),
         ('{"comm_lib": "hccl", "entries": [{"pg', "none of the 1 files"),
         ('{"comm_lib": "hccl", "entries": [{"pg_id": 5}]}', "none of the 1 files"),
-        ('{"comm_lib": "hccl", "entries": []}', "have no collectives"),
+        ('{"comm_lib": "hccl", "entries": []}', "have no calls"),
+        ("[" * 100_000, "none of the 1 files"),
+        (json.dumps({"comm_lib": "hccl", "entries": [entry(5, 1, retired=False)]}), "none of the 1 files"),
+        (json.dumps({"comm_lib": "hccl", "entries": [entry(0, 1, retired=False) | {"group_size": 10**12}]}), "none of the 1"),
     ],
 )
 def test_a_report_of_a_bad_folder_is_one_sentence(tmp_path, content, words):
@@ -149,9 +152,28 @@ def test_a_truncated_record_is_named_and_left_out(tmp_path):
     assert report_text.splitlines()[-1] == "Left out, because they are no whole records of hccl: trace1."
 
 
-def test_a_report_of_no_folder(tmp_path):
-    with pytest.raises(SystemExit, match="is no folder"):
-        report.main([str(tmp_path / "none")])
+@pytest.mark.parametrize(("name", "words"), [("none", "is no folder"), ("x" * 5000, "cannot be read: File name too long")])
+def test_a_report_of_no_folder(tmp_path, name, words):
+    with pytest.raises(SystemExit, match=words):
+        report.main([str(tmp_path / name)])
+
+
+def test_a_report_among_many_foreign_files_names_ten_of_them(tmp_path, capsys):
+    write(tmp_path, 0, entry(0, 1, retired=False))
+    for number in range(15):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/foreign\xff%d" % number)).write_bytes(b"\x80")
+    report.main([str(tmp_path)])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.count("foreign") == 10 and last.endswith(" and 5 more.")
+
+
+def test_the_report_names_messages_that_were_not_finished(tmp_path):
+    message = {"is_p2p": True, "profiling_name": "hccl:recv", "input_sizes": [], "input_dtypes": []}
+    received = {"output_sizes": [[7]], "output_dtypes": ["Int"]}
+    write(tmp_path, 0, entry(0, 0, retired=True) | message)
+    assert report.describe(tmp_path).startswith("No rank was behind: there were only messages")
+    write(tmp_path, 1, entry(1, 0, retired=False) | message | received)
+    assert report.describe(tmp_path) == "Rank 1 did not finish recv of Int[7] in the group '0'."
 
 
 def threads_after(rank, name, times):

@@ -1,6 +1,7 @@
-"""`python -m torch_npu.distributed.report FOLDER`: which rank was behind, and at which call, from files of the flight recorder.
+"""`python -m torch_npu.distributed.report FOLDER` says which rank was behind, and at which call.
 
-The files are written at a timeout if TORCH_HCCL_DUMP_ON_TIMEOUT is 1, one for each rank; docs/distributed.md shows how.
+The folder has files of the flight recorder. With TORCH_HCCL_DUMP_ON_TIMEOUT=1 each rank writes one when a collective exceeds its
+timeout, or its communicator fails. docs/distributed.md has an example.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ _NEEDED = {
 }
 
 
+_MOST_RANKS = 1 << 20  # of a group; a file with a larger number is damaged
+_MOST_NAMES = 10  # of files, in one sentence
+
+
 class BadFolder(Exception):
     """The folder has no record that can be read; the text says why."""
 
@@ -42,22 +47,29 @@ class _Record:
     entries: list[dict[str, Any]]
 
     def calls(self, group: str) -> list[dict[str, Any]]:
-        """The collectives of a group, oldest first. Messages between two ranks are left out."""
+        """The collectives of a group, oldest first, without messages between two ranks."""
         return [entry for entry in self.entries if entry["pg_id"] == group and not entry["is_p2p"]]
+
+    def open_messages(self) -> list[dict[str, Any]]:
+        return [entry for entry in self.entries if entry["is_p2p"] and not entry["retired"]]
 
 
 def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, dict) and all(isinstance(entry.get(name), kind) for name, kind in _NEEDED.items())
+    if not isinstance(entry, dict) or not all(isinstance(entry.get(name), kind) for name, kind in _NEEDED.items()):
+        return False
+    return bool(0 <= entry["rank"] < entry["group_size"] <= _MOST_RANKS)
 
 
 def _read(path: Path) -> _Record | None:
     """The record in a file; None for a file of something else."""
-    number = re.search(r"(\d+)$", path.name)
+    number = re.search(r"([0-9]{1,9})$", path.name)
+    if number is None:
+        return None
     try:
         content = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    if number is None or not isinstance(content, dict) or content.get("comm_lib") != "hccl":
+    if not isinstance(content, dict) or content.get("comm_lib") != "hccl":
         return None
     entries = content.get("entries")
     if not isinstance(entries, list) or not all(map(_is_entry, entries)):
@@ -67,9 +79,9 @@ def _read(path: Path) -> _Record | None:
 
 def _records(folder: Path) -> tuple[list[_Record], list[str]]:
     """The records of a folder by rank, and the names of its other files."""
-    if not folder.is_dir():
-        raise BadFolder(f"{folder} is no folder; give the folder of TORCH_HCCL_DEBUG_INFO_TEMP_FILE")
     try:
+        if not folder.is_dir():
+            raise BadFolder(f"{folder} is no folder; give the folder of TORCH_HCCL_DEBUG_INFO_TEMP_FILE")
         files = sorted(path for path in folder.iterdir() if path.is_file())
     except OSError as error:
         raise BadFolder(f"{folder} cannot be read: {error.strerror}") from None
@@ -83,7 +95,7 @@ def _records(folder: Path) -> tuple[list[_Record], list[str]]:
         raise BadFolder(f"none of the {len(files)} files of {folder} is a whole record of the flight recorder of hccl")
     if not any(record.entries for record in found):
         raise BadFolder(
-            f"the records of {folder} have no collectives; set TORCH_HCCL_TRACE_BUFFER_SIZE=2000, and run the program again"
+            f"the records of {folder} have no calls; set TORCH_HCCL_TRACE_BUFFER_SIZE=2000, and run the program again"
         )
     return sorted(found, key=lambda record: record.rank), [name for name, record in read.items() if record is None]
 
@@ -96,10 +108,29 @@ def _list(ranks: Sequence[int]) -> str:
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
 
 
+def _tensors(entry: dict[str, Any], which: str) -> str:
+    kinds, sizes = entry.get(f"{which}_dtypes"), entry.get(f"{which}_sizes")
+    if not isinstance(kinds, list) or not isinstance(sizes, list):
+        return ""
+    return ", ".join(f"{kind}{size}" for kind, size in zip(kinds, sizes, strict=False))
+
+
 def _call(entry: dict[str, Any]) -> str:
-    name = entry["profiling_name"].removeprefix("hccl:")
-    tensors = ", ".join(f"{kind}{sizes}" for kind, sizes in zip(entry["input_dtypes"], entry["input_sizes"], strict=False))
+    name, tensors = entry["profiling_name"].removeprefix("hccl:"), _tensors(entry, "input")
     return f"{name} number {entry['collective_seq_id']}" + (f" of {tensors}" if tensors else "")
+
+
+def _messages(records: list[_Record]) -> list[str]:
+    """Sentences on messages that were not finished, the oldest of each rank."""
+    lines = []
+    for record in records:
+        waiting = record.open_messages()
+        if waiting:
+            first = waiting[0]
+            tensors = _tensors(first, "input") or _tensors(first, "output")
+            name = first["profiling_name"].removeprefix("hccl:") + (f" of {tensors}" if tensors else "")
+            lines.append(f"Rank {record.rank} did not finish {name} in the group '{first['pg_id']}'.")
+    return lines
 
 
 def _group(name: str, records: list[_Record]) -> list[str]:
@@ -139,9 +170,13 @@ def describe(folder: str | Path) -> str:
     lines = []
     for name in sorted({entry["pg_id"] for record in records for entry in record.entries if not entry["is_p2p"]}):
         lines += [f"Group '{name}':", *(f"  {line}" for line in _group(name, records))]
+    lines += _messages(records)
+    if not lines:
+        lines.append("No rank was behind: there were only messages between two ranks, and all were finished.")
     lines += [f"Rank {record.rank} reported: {record.reason}." for record in records if record.reason]
     if others:
-        lines.append(f"Left out, because they are no whole records of hccl: {', '.join(others)}.")
+        more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
+        lines.append(f"Left out, because they are no whole records of hccl: {', '.join(others[:_MOST_NAMES])}{more}.")
     return "\n".join(lines)
 
 
@@ -149,7 +184,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m torch_npu.distributed.report", description=__doc__.splitlines()[0])
     parser.add_argument("folder", help="the folder with the files of the flight recorder")
     try:
-        print(describe(parser.parse_args(arguments).folder))
+        text = describe(parser.parse_args(arguments).folder)
+        encoding = sys.stdout.encoding or "utf-8"
+        print(text.encode(encoding, "backslashreplace").decode(encoding))  # names of files may be any bytes
     except BadFolder as error:
         sys.exit(f"report: {error}")
 
