@@ -24,6 +24,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
+from torch_npu.distributed.fsdp import fully_shard as own_fully_shard
 
 from tests.distributed import small_models as small
 from tests.distributed.modes import setting
@@ -69,6 +70,14 @@ def check(rank, model, losses, expected, tolerance=None):
 def plain(rank):
     model = sharded(rank, mesh=init_device_mesh("npu", (rank.world,)))
     assert all(isinstance(each, DTensor) and each.device.type == "npu" for each in model.parameters())
+    check(rank, model, train(rank, model, small.adam(model.parameters())), small.reference())
+
+
+def named_by_torch_npu(rank):
+    model = small.blocks().to(rank.device)
+    mesh = init_device_mesh("npu", (rank.world,))
+    for unit in (*model, model):
+        own_fully_shard(unit, mesh=mesh)
     check(rank, model, train(rank, model, small.adam(model.parameters())), small.reference())
 
 
@@ -135,7 +144,7 @@ def accumulated(rank):
     small.same_parameters(whole(model), small.reference()[1], **CLOSE)
 
 
-FULLY_SHARD = [plain, kept_whole, prefetch, clipped, offloaded, mixed, accumulated]
+FULLY_SHARD = [plain, named_by_torch_npu, kept_whole, prefetch, clipped, offloaded, mixed, accumulated]
 
 
 @pytest.mark.parametrize("case", FULLY_SHARD, ids=lambda case: case.__name__)

@@ -12,11 +12,10 @@ from torch.distributed.pipelining import (
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
     SplitPoint,
-    pipeline,
 )
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.experimental import _attention as ring
-from torch.distributed.tensor.experimental import context_parallel, local_map
+from torch.distributed.tensor.experimental import local_map
 from torch.distributed.tensor.experimental._context_parallel._load_balancer import _create_default_load_balancer
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -25,6 +24,8 @@ from torch.distributed.tensor.parallel import (
     loss_parallel,
     parallelize_module,
 )
+from torch_npu.distributed.pipelining import pipeline
+from torch_npu.distributed.tensor.experimental import context_parallel
 
 from tests.distributed import small_models as small
 from tests.distributed.modes import setting
@@ -328,7 +329,7 @@ def test_pipelines_train_as_one_process(rank_sets, kind, world):
 
 
 def traced(rank):
-    """torch.distributed.pipelining.pipeline cuts a model in two."""
+    """pipeline() cuts a model in two."""
     model = small.blocks(2)
     x, _ = small.batch(0)
     expected = model(x)

@@ -4,9 +4,8 @@ import pytest
 import torch
 import torch_npu
 from torch_npu import distributed
-from torch_npu.distributed import fsdp, pipelining, run
+from torch_npu.distributed import pipelining, run
 from torch_npu.distributed.rpc.options import NPUTensorPipeRpcBackendOptions
-from torch_npu.distributed.tensor import experimental
 
 
 def test_hccl_is_available_and_the_backend_of_npu():
@@ -31,17 +30,10 @@ def test_torch_distributed_has_the_hccl_functions(child):
     assert done.stdout == "False\nTrue\n", done.stderr
 
 
-@pytest.mark.parametrize(
-    ("call", "instead"),
-    [
-        (lambda: fsdp.fully_shard(torch.nn.Linear(1, 1)), "torch.distributed.fsdp.fully_shard"),
-        (lambda: pipelining.pipeline(torch.nn.Linear(1, 1), ()), "torch.distributed.pipelining.pipeline"),
-        (lambda: experimental.context_parallel(None), "torch.distributed.tensor.experimental.context_parallel"),
-    ],
-)
-def test_names_that_torch_has_itself_say_so(call, instead):
-    with pytest.raises(NotImplementedError, match=f"call {instead}"):
-        call()
+@pytest.mark.parametrize("name", ["mode", "atomic_units"])
+def test_a_pipeline_refuses_arguments_that_torch_lacks(name):
+    with pytest.raises(NotImplementedError, match=f"pipeline does not offer the argument {name}; leave it out"):
+        pipelining.pipeline(torch.nn.Linear(1, 1), (torch.ones(1),), **{name: 1})
 
 
 def test_settings_of_a_communicator_are_checked():

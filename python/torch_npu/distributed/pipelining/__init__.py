@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..._api_status import not_offered
-
 __all__ = ["pipeline"]
 
 
-@not_offered("call torch.distributed.pipelining.pipeline, which is torch's own")
 def pipeline(
     module: Any,
     mb_args: tuple[Any, ...],
@@ -19,4 +16,11 @@ def pipeline(
     split_policy: Callable[..., Any] | None = None,
     mode: Any = None,
     atomic_units: Any = None,
-) -> Any: ...
+) -> Any:
+    """torch.distributed.pipelining.pipeline. `mode` and `atomic_units`, which that lacks, are refused."""
+    from torch.distributed import pipelining
+
+    given = [name for name, value in (("mode", mode), ("atomic_units", atomic_units)) if value is not None]
+    if given:
+        raise NotImplementedError(f"pipeline does not offer the argument {', '.join(given)}; leave it out")
+    return pipelining.pipeline(module, mb_args, mb_kwargs, split_spec, split_policy)

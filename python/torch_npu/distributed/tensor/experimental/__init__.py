@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...._api_status import not_offered
-
 __all__ = ["context_parallel"]
 
 
-@not_offered("call torch.distributed.tensor.experimental.context_parallel, which is torch's own")
 def context_parallel(
     mesh: Any,
     *,
     buffers: list[Any] | None = None,
     buffer_seq_dims: list[int] | None = None,
     no_restore_buffers: set[Any] | None = None,
-) -> Any: ...
+) -> Any:
+    """torch.distributed.tensor.experimental.context_parallel."""
+    from torch.distributed.tensor import experimental
+
+    return experimental.context_parallel(
+        mesh, buffers=buffers, buffer_seq_dims=buffer_seq_dims, no_restore_buffers=no_restore_buffers
+    )
