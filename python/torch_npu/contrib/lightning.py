@@ -9,6 +9,7 @@ The import needs the package lightning or pytorch_lightning.
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import torch
@@ -31,6 +32,21 @@ _Accelerator: Any = _accelerators.Accelerator
 _DDPStrategy: Any = _strategies.DDPStrategy
 
 
+def _device_numbers(devices: Any, count: int) -> list[Any]:
+    """The devices that `devices` names, unchecked; none if it names nothing."""
+    if isinstance(devices, str):
+        words = ["-1"] if devices.strip() == "auto" else [word.strip() for word in devices.split(",")]
+        if not all(re.fullmatch(r"-?[0-9]+", word) for word in words if word):
+            return []
+        numbers = [int(word) for word in words if word]
+        devices = numbers[0] if len(words) == 1 and numbers else numbers
+    if isinstance(devices, bool) or not isinstance(devices, (int, list, tuple, range)):
+        return []
+    if not isinstance(devices, int):
+        return list(devices)
+    return list(range(count if devices == -1 else min(devices, count + 1)))
+
+
 class NPUAccelerator(_Accelerator):
     """Trains on npu devices."""
 
@@ -49,18 +65,12 @@ class NPUAccelerator(_Accelerator):
     def parse_devices(devices: Any) -> list[int]:
         """Device numbers of Trainer(devices=...): a number of devices, -1 or "auto" for all, "0,2", or a list of numbers."""
         count = torch.npu.device_count()
-        if isinstance(devices, str):
-            text = devices.strip()
-            if text == "auto":
-                devices = -1
-            elif "," in text:
-                devices = [int(part) for part in text.split(",") if part.strip()]
-            else:
-                devices = int(text)
-        chosen = list(range(count if devices == -1 else devices)) if isinstance(devices, int) else list(devices)
-        wrong = [number for number in chosen if not 0 <= number < count]
-        if wrong or not chosen or len(set(chosen)) != len(chosen):
-            raise ValueError(f"devices={devices!r} must name different devices from 0 to {count - 1}")
+        chosen = _device_numbers(devices, count)
+        if not chosen or len(set(chosen)) != len(chosen) or not all(number in range(count) for number in chosen):
+            raise ValueError(
+                f"devices={devices!r} must be a number of devices, or name different devices from 0 to {count - 1}; "
+                '-1 and "auto" mean all'
+            )
         return chosen
 
     @staticmethod
