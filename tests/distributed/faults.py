@@ -1,8 +1,9 @@
-"""Faults of one rank, and what the other ranks notice. Used by test_rank_faults.py, and as a program:
+"""Faults of one rank, and the errors of the other ranks. Used by test_rank_faults.py, and as a program:
 
-    python -m tests.distributed.faults --runs 100     seconds from each fault to each survivor's error, and what was left behind
+    scripts/bench faults --runs 100                   # seconds from each fault to each survivor's error, and what was left behind
+    python -m tests.distributed.faults --kinds kill stop --ranks 4         # the same with the torch_npu that is installed
 
-Each run starts new rank processes. The last rank is the one with the fault. The others reduce in a loop until an error comes.
+Each run starts new rank processes. The last rank has the fault. The others call all_reduce in a loop until it raises.
 """
 
 import argparse
@@ -205,29 +206,43 @@ def _receive(pipe, prints, problem="got no error", limit=PATIENCE):
         raise AssertionError(f"a rank ended early; it printed {prints.read_text()[-3000:]}") from None
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--ranks", type=int, default=3)
-    runs = parser.parse_args()
+def arguments(given=None):
+    parser = argparse.ArgumentParser(prog="python -m tests.distributed.faults", description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=100, help="at least 1 (default: 100)")
+    parser.add_argument("--ranks", type=int, default=3, help="of each run, at least 2 (default: 3)")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND", help=", ".join(KINDS))
+    parsed = parser.parse_args(given)
+    for name, least in (("runs", 1), ("ranks", 2)):
+        if getattr(parsed, name) < least:
+            parser.error(f"--{name} is {getattr(parsed, name)}; it must be at least {least}")
+    return parsed
+
+
+def main(given=None):
+    options = arguments(given)
+    kinds = list(options.kinds)
+    if "unplug" in kinds and (reason := nodes.make()):
+        print(f"without unplug: {reason}")
+        kinds.remove("unplug")
+        if not kinds:
+            sys.exit("no fault is left")
     seconds, left, unclear = {}, [], 0
-    for number, (transport, kind) in zip(range(runs.runs), itertools.cycle(itertools.product(((), TCP), KINDS)), strict=False):
-        if kind == "unplug" and nodes.make():
-            continue
-        outcome = provoke(kind, runs.ranks, transport)
+    cycle = itertools.cycle(itertools.product(((), TCP), kinds))
+    for number, (transport, kind) in zip(range(1, options.runs + 1), cycle, strict=False):
+        outcome = provoke(kind, options.ranks, transport)
         seconds.setdefault(kind, []).extend(took for _, took in outcome.errors)
         left += outcome.left
-        words = ("all_?reduce", f"rank {runs.ranks - 1}")
-        unclear += sum(not re.search(word, text, re.IGNORECASE) for word in words for text, _ in outcome.errors)
+        words = ("all_?reduce", f"rank {options.ranks - 1}")
+        wrong = [text for text, _ in outcome.errors if not all(re.search(word, text, re.IGNORECASE) for word in words)]
+        unclear += len(wrong)
         times = " ".join(f"{took:.2f}" for _, took in outcome.errors)
-        print(
-            f"{number + 1:4} {kind:10} {'tcp' if transport else 'auto':5} {times} s; left behind: {outcome.left or 'nothing'}",
-            flush=True,
-        )
+        way = "tcp" if transport else "auto"
+        line = f"{number:4} {kind:10} {way:5} {times} s; left behind: {outcome.left or 'nothing'}"
+        print(line, *wrong, sep="\n     ", flush=True)
     print(f"{'fault':10} survivors  median  longest")
     for kind, values in seconds.items():
         print(f"{kind:10} {len(values):9} {statistics.median(values):6.2f} s {max(values):6.2f} s")
-    print(f"left behind: {left or 'nothing'}; errors that do not name rank or operation: {unclear}")
+    print(f"{options.runs} runs; left behind: {left or 'nothing'}; errors that do not name rank or operation: {unclear}")
     sys.exit(bool(left or unclear))
 
 
