@@ -145,7 +145,8 @@ def _with_hccl(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _forgetting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """torch keeps the list of a _coalescing_manager() whose body raised, and only adds later collectives of the group to it."""
+    """Removes the list of collectives of a _coalescing_manager() whose body raised. torch keeps it, and then appends later
+    collectives of the group to it instead of launching them."""
 
     @functools.wraps(original)
     @contextlib.contextmanager

@@ -91,9 +91,8 @@ def exchange_equal(x, group):
 
 
 def blocks_in_order(counts, by_columns):
-    """The numbers of rows in another order. The rows form blocks; block (i, j) has counts[i][j] rows. With by_columns, blocks
-    that are stored line by line, (0, 0), (0, 1), ..., come in the order column by column, (0, 0), (1, 0), ...; else the other
-    way."""
+    """Row numbers that transpose a table of blocks of rows. Block (i, j) has counts[i][j] rows. With by_columns the blocks are
+    stored line by line, and the result has them column by column; without it, the other way round."""
     lines, columns = len(counts), len(counts[0])
     stored = [(i, j) for i in range(lines) for j in range(columns)]
     wanted = [(i, j) for j in range(columns) for i in range(lines)]

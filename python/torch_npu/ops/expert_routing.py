@@ -19,8 +19,10 @@ _INFO = 128  # numbers per token of assist_info_for_combine
 
 
 class _Routes:
-    """The rows that a rank sends. `order` has the numbers of their (token, k) pairs, sorted by experts; sent[r][i] of them are
-    for expert i of rank r. received[r][i] rows come from rank r for this rank's expert i."""
+    """The rows that this rank sends, and those that it receives.
+
+    order: numbers token * k + i of the pairs (token, i) that are sent, sorted by experts.
+    sent[r][i]: number of rows for expert i of rank r. received[r][i]: number of rows from rank r for this rank's expert i."""
 
     def __init__(self, name, expert_ids, mask, group, world, rank, experts, special):
         check(experts > 0 and experts % world == 0, name, f"{world} ranks cannot have equal parts of {experts} experts")
@@ -154,8 +156,8 @@ def _dispatch(
 def npu_moe_distribute_dispatch(x, expert_ids, group_ep, ep_world_size, ep_rank_id, moe_expert_num, **options):
     """(tokens, scales, idx, numbers, ep_recv_counts, tp_recv_counts, weights): the tokens that this rank's experts get, sorted by
     experts and then by ranks, followed by zeros; with quant_mode 2 as int8 with a scale per token. numbers are the tokens per
-    expert, or their ends if expert_token_nums_type is 0. idx counts the tokens of this rank that went to the same expert
-    before."""
+    expert, or their running sums if expert_token_nums_type is 0. idx has, for each token and k, the number of earlier rows of
+    this rank for the same expert."""
     name = "npu_moe_distribute_dispatch"
     found = _dispatch(name, x, expert_ids, group_ep, ep_world_size, ep_rank_id, moe_expert_num, **options)
     order = found["routes"].order
