@@ -52,7 +52,8 @@ std::string types_of(const std::vector<Operation::TensorNote>& notes) {
 
 const char* state_of(const Operation& operation, bool is_done) {
   if (operation.has_failed()) return "failed";
-  return is_done ? "completed" : "scheduled";
+  if (!is_done) return "scheduled";
+  return operation.has_succeeded() ? "completed" : "failed";
 }
 
 bool is_done(const Operation& operation) {

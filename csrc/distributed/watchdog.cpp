@@ -99,7 +99,7 @@ bool check(Operation& operation) {
     Unnoticed::get().add(note_failure(*operation.group, *operation.communicator, operation.describe()));
   }
   if (operation.is_done()) {
-    operation.note_done();
+    if (operation.has_succeeded()) operation.note_done();
     operation.release();
     return true;
   }

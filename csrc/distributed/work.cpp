@@ -40,7 +40,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkHCCL::getFuture() {
 
 bool WorkHCCL::isCompleted() { return operation_->has_failed() || operation_->is_done(); }
 
-bool WorkHCCL::isSuccess() const { return !operation_->has_failed() && operation_->is_done(); }
+bool WorkHCCL::isSuccess() const { return operation_->has_succeeded(); }
 
 void WorkHCCL::synchronize() {
   const NPUStream current = current_stream_of(operation_->stream.device_index());

@@ -1,5 +1,6 @@
 """A rank dies, stops or fails: every other rank gets an error that names rank and operation, and nothing is left behind."""
 
+import contextlib
 import datetime
 import json
 import os
@@ -89,6 +90,30 @@ def test_a_stopped_rank_is_in_the_report(tmp_path, capsys):
     assert re.search(r"Rank 0 reported: .*rank 2.*its process is stopped", text), text
 
 
+def success_of_works(rank):
+    """is_success() of a collective before and after rank 1 ends its process. Nothing waits for the second one."""
+    rank.join("success", timeout=datetime.timedelta(seconds=TIMEOUT))
+    works = [dist.all_reduce(torch.ones(3, device=rank.device), async_op=True)]
+    torch.npu.synchronize()
+    time.sleep(0.5)  # the watchdog looks ten times per second
+    if rank.rank == 1:
+        os._exit(0)
+    works.append(dist.all_reduce(torch.ones(3, device=rank.device), async_op=True))
+    end = time.monotonic() + 30
+    while not works[1].is_completed() and time.monotonic() < end:
+        time.sleep(0.01)
+    found = [(work.is_completed(), work.is_success()) for work in works]
+    with contextlib.suppress(RuntimeError):
+        works[1].wait()
+    dist.destroy_process_group()
+    return found
+
+
+def test_a_failed_collective_has_no_success(rank_sets):
+    with rank_sets.fresh(Setting("hccl", 2, join=False)) as ranks:
+        assert ranks.outcomes(success_of_works)[0] == (True, [(True, True), (True, False)])
+
+
 def entry(rank, number, *, retired, name="hccl:all_reduce", size=5):
     return {
         "pg_id": "0", "is_p2p": False, "rank": rank, "group_size": 2, "collective_seq_id": number, "profiling_name": name,
@@ -112,6 +137,12 @@ def test_the_report_names_different_calls(tmp_path):
     write(tmp_path, 0, entry(0, 1, retired=False))
     write(tmp_path, 1, entry(1, 1, retired=False, name="hccl:broadcast", size=7))
     assert "rank 1 called broadcast number 1 of Float[7]" in report.describe(tmp_path)
+
+
+def test_the_report_of_a_failed_collective(tmp_path):
+    for rank in range(2):
+        write(tmp_path, rank, entry(rank, 1, retired=True) | {"state": "failed"})
+    assert "All ranks called all_reduce number 1 of Float[5], and ranks 0, 1 did not finish it." in report.describe(tmp_path)
 
 
 def test_the_report_of_finished_ranks(tmp_path):

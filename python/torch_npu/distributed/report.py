@@ -51,7 +51,7 @@ class _Record:
         return [entry for entry in self.entries if entry["pg_id"] == group and not entry["is_p2p"]]
 
     def open_messages(self) -> list[dict[str, Any]]:
-        return [entry for entry in self.entries if entry["is_p2p"] and not entry["retired"]]
+        return [entry for entry in self.entries if entry["is_p2p"] and _is_open(entry)]
 
 
 def _is_entry(entry: Any) -> bool:
@@ -108,6 +108,10 @@ def _list(ranks: Sequence[int]) -> str:
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
 
 
+def _is_open(entry: dict[str, Any]) -> bool:
+    return not entry["retired"] or entry.get("state") == "failed"
+
+
 def _tensors(entry: dict[str, Any], which: str) -> str:
     kinds, sizes = entry.get(f"{which}_dtypes"), entry.get(f"{which}_sizes")
     if not isinstance(kinds, list) or not isinstance(sizes, list):
@@ -139,7 +143,7 @@ def _group(name: str, records: list[_Record]) -> list[str]:
     number = {rank: entry["collective_seq_id"] for rank, entry in last.items()}
     newest, oldest = max(number.values()), min(number.values())
     front = [rank for rank in number if number[rank] == newest]
-    unfinished = [rank for rank in front if not last[rank]["retired"]]
+    unfinished = [rank for rank in front if _is_open(last[rank])]
     lines = []
     if oldest < newest:
         behind = [rank for rank in number if number[rank] == oldest]
