@@ -16,7 +16,7 @@ from torch import distributed as dist
 from torch_npu.distributed import report
 
 from tests.conftest import ROOT
-from tests.distributed.faults import DEAD, KINDS, PATIENCE, TCP, TIMEOUT, provoke
+from tests.distributed.faults import DEAD, KINDS, PATIENCE, TCP, TIMEOUT, arguments, provoke
 from tests.distributed.rank_processes import Setting, free_port
 
 QUICK = ("kill", "stop", "exception", "corrupt")
@@ -53,6 +53,13 @@ def test_modes_of_error_handling(mode):
     environment = (("TORCH_HCCL_ASYNC_ERROR_HANDLING", mode), ("HCCL_EXEC_TIMEOUT", "8"))
     assert_noticed(provoke("stop", 3, environment), 3)
     assert_noticed(provoke("kill", 3, environment), 3)
+
+
+@pytest.mark.parametrize("given", ["--runs 0", "--ranks 1", "--kinds flood"])
+def test_the_program_refuses_runs_without_a_fault(given, capsys):
+    with pytest.raises(SystemExit):
+        arguments(given.split())
+    assert given.split()[0] in capsys.readouterr().err
 
 
 def looks_away(rank):
