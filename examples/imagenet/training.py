@@ -195,11 +195,13 @@ class Training:
         }
         if self.amp:
             state["amp"] = self.amp.state_dict()
-        unfinished = f"{CHECKPOINT}.{os.getpid()}"
+        # A process may be killed at any point: files are complete, and the next attempt replaces what was not finished.
+        unfinished = f"{CHECKPOINT}.{self.rank}"
         torch.save(state, unfinished)
-        os.replace(unfinished, CHECKPOINT)
         if best:
-            shutil.copyfile(CHECKPOINT, BEST)
+            shutil.copyfile(unfinished, f"{BEST}.{self.rank}")
+            os.replace(f"{BEST}.{self.rank}", BEST)
+        os.replace(unfinished, CHECKPOINT)
 
     def _resume(self, path):
         checkpoint = read_checkpoint(path, self.arguments.arch, self.device)

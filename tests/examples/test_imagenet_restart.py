@@ -54,6 +54,7 @@ def train(folder, ranks, is_cuda, is_harmed):
     output = "".join(lines)
     assert torchrun.returncode == 0, output + (folder / "errors").read_text()[-3000:]
     assert shared_memory() == before
+    assert {path.name for path in folder.iterdir()} <= {"checkpoint.pth.tar", "model_best.pth.tar", "errors"}
     return torch.load(folder / "checkpoint.pth.tar", map_location="cpu", weights_only=True), output
 
 
