@@ -116,6 +116,13 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_program(child, tmp_pa
         ({"activities": ["GPU"]}, "activities are CPU and NPU, not 'GPU'"),
         ({"experimental_config": {"aic_metrics": "SPEED"}}, "aic_metrics must be one of"),
         ({"prof_dir": "/dev/null/x"}, "cannot be made"),
+        ({"prof_dir": 5}, "prof_dir must be a text, but is 5"),
+        ({"experimental_config": []}, r"experimental_config must be an object, but is \[\]"),
+        ({"experimental_config": {"speed": 1}}, "unexpected keyword argument 'speed'"),
+        ({"is_rank": True, "rank_list": 5}, "rank_list must be a list, but is 5"),
+        ({"analyse": "false"}, "analyse must be true or false, but is 'false'"),
+        ({"active": True}, "active must be a whole number, but is True"),
+        ([], "it must hold a JSON object"),
     ],
 )
 def test_wrong_settings_of_a_dynamic_profile_are_a_warning(change, message, tmp_path, monkeypatch):
@@ -145,3 +152,54 @@ def test_other_ranks_are_not_recorded(tmp_path, monkeypatch):
         assert len(list(tmp_path.glob("out/*_ascend_pt"))) == folders
     [info] = tmp_path.glob("out/*_ascend_pt/profiler_info_1.json")
     assert json.loads(info.read_text())["rank_id"] == 1
+
+
+def test_a_file_may_name_choices_by_their_constants_and_carry_metadata(tmp_path, monkeypatch):
+    dynamic = profiler.dynamic_profile
+    monkeypatch.setattr(dynamic, "_state", dynamic._State())
+    dynamic.init(str(tmp_path))
+    path = tmp_path / "other.json"
+    choices = {"profiler_level": "Level1", "aic_metrics": "MemoryUB", "export_type": ["Text", "db"], "gc_detect_threshold": None}
+    path.write_text(
+        json.dumps({"prof_dir": str(tmp_path / "out"), "experimental_config": choices, "metadata": {"model": ["a", 1]}})
+    )
+    dynamic.start(str(path))
+    dynamic.step()
+    torch.ones(2, device="npu").sin()
+    dynamic.step()
+    [folder] = (tmp_path / "out").iterdir()
+    names = {file.name for file in (folder / "ASCEND_PROFILER_OUTPUT").iterdir()}
+    assert {"ascend_pytorch_profiler_0.db", "trace_view.json"} <= names
+    stored = json.loads((folder / "profiler_info_0.json").read_text())["config"]["experimental_config"]
+    assert stored["_aic_metrics"] == profiler.AiCMetrics.MemoryUB
+    assert json.loads((folder / "profiler_metadata.json").read_text())["model"] == ["a", 1]
+
+
+def test_a_full_disk_does_not_stop_a_training(tmp_path, monkeypatch):
+    dynamic = profiler.dynamic_profile
+
+    def full(prof):
+        raise OSError(28, "the profile cannot be written to x: No space left on device")
+
+    monkeypatch.setattr(dynamic, "_state", dynamic._State())
+    monkeypatch.setattr(dynamic, "tensorboard_trace_handler", lambda *_, **__: full)
+    dynamic.init(str(tmp_path))
+    dynamic.start()
+    dynamic.step()
+    with pytest.warns(UserWarning, match="dynamic_profile: the profile cannot be written to x: No space left"):
+        dynamic.step()
+    assert dynamic._state.prof is None
+    dynamic.step()
+
+
+def test_a_file_that_vanishes_does_not_stop_a_training(tmp_path, monkeypatch):
+    dynamic = profiler.dynamic_profile
+    monkeypatch.setattr(dynamic, "_state", dynamic._State())
+    monkeypatch.setattr(dynamic, "_SECONDS", 0)
+    dynamic.init(str(tmp_path))
+    first = (tmp_path / "profiler_config.json").stat().st_mtime_ns
+    dynamic.init(str(tmp_path))  # another rank: the file stays as it is
+    assert (tmp_path / "profiler_config.json").stat().st_mtime_ns == first
+    (tmp_path / "profiler_config.json").unlink()
+    dynamic.step()
+    assert dynamic._state.waiting is None

@@ -6,7 +6,7 @@
         dynamic_profile.step()          # looks at the file every 2 seconds
 
 When the file changes, the next `warmup` steps are skipped and `active` steps are recorded to prof_dir. start(path) reads a file
-at once. A wrong file is a warning, never an error, so that a training continues.
+at once. A wrong file, or a folder that cannot be written, is a warning and never an error, so that a training continues.
 
     PROF_CONFIG_PATH=folder python train.py      # the same for a program without these calls
 
@@ -21,6 +21,7 @@ import os
 import time
 import warnings
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .._api_status import no_op
-from .experimental_config import _ExperimentalConfig
+from .experimental_config import AiCMetrics, ExportType, HostSystem, ProfilerLevel, _ExperimentalConfig
 from .profiler import profile, supported_activities, tensorboard_trace_handler
 from .ranks import rank
 from .scheduler import Schedule
@@ -76,7 +77,9 @@ def init(path: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not file.exists():
-            file.write_text(json.dumps(_DEFAULT, indent=1) + "\n")
+            # Each rank calls init(). A second writer would look like a change of the file to the first one.
+            with suppress(FileExistsError), file.open("x") as new:
+                new.write(json.dumps(_DEFAULT, indent=1) + "\n")
         _state.changed = file.stat().st_mtime_ns
     except OSError as error:
         raise OSError(error.errno, f"dynamic_profile.init: {file} cannot be written: {error.strerror}") from None
@@ -117,16 +120,21 @@ def step() -> None:
         raise RuntimeError("dynamic_profile.step: call dynamic_profile.init(path) first")
     state.steps += 1
     if state.prof is not None:
-        state.prof.step()
         state.left -= 1
-        if not state.left:
-            _end()
+        try:
+            state.prof.step()
+        except OSError as error:
+            warnings.warn(f"dynamic_profile: {error.strerror}", stacklevel=2)
+        finally:
+            if not state.left:
+                _end()
     elif state.waiting is None and time.monotonic() - state.looked >= _SECONDS:
         state.looked = time.monotonic()
-        changed = state.path.stat().st_mtime_ns if state.path.exists() else state.changed
-        if changed != state.changed:
-            state.changed = changed
-            state.waiting = _read(state.path)
+        with suppress(OSError):  # an editor may be replacing the file
+            changed = state.path.stat().st_mtime_ns
+            if changed != state.changed:
+                state.changed = changed
+                state.waiting = _read(state.path)
     if state.prof is None and state.waiting is not None and state.steps >= state.waiting["start_step"]:
         config, state.waiting = state.waiting, None
         _begin(config)
@@ -142,27 +150,46 @@ def _read(path: Path) -> dict[str, Any] | None:
         given = json.loads(path.read_text())
         if not isinstance(given, dict):
             raise ValueError('it must hold a JSON object, such as {"start_step": 10}')
-        unknown = sorted(set(given) - set(_DEFAULT) - {"metadata", "async_mode"})
+        known = {**_DEFAULT, "metadata": {}, "async_mode": False}
+        unknown = sorted(set(given) - set(known))
         if unknown:
-            raise ValueError(f"it has the unknown setting {unknown[0]!r}; known are {', '.join(_DEFAULT)}")
-        config = {**_DEFAULT, **given}
+            raise ValueError(f"it has the unknown setting {unknown[0]!r}; known are {', '.join(known)}")
+        config = {**known, **given}
+        for name, default in known.items():
+            if type(config[name]) is not type(default):
+                raise ValueError(f"{name} must be {_KINDS[type(default)]}, but is {config[name]!r}")
         wrong = {str(name).upper() for name in config["activities"]} - {"CPU", "NPU"}
         if wrong:
             raise ValueError(f"activities are CPU and NPU, not {sorted(wrong)[0]!r}")
         for name in ("active", "warmup", "start_step"):
-            if not isinstance(config[name], int) or config[name] < (name == "active"):
-                least = int(name == "active")
+            least = int(name == "active")
+            if config[name] < least:
                 raise ValueError(f"{name} must be a whole number of at least {least}, but is {config[name]!r}")
         _experimental(config)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         warnings.warn(f"dynamic_profile: {path} is not used: {error}", stacklevel=3)
         return None
     return config
 
 
+_KINDS = {bool: "true or false", int: "a whole number", str: "a text", list: "a list", dict: "an object"}
+_CLASSES = {"profiler_level": ProfilerLevel, "aic_metrics": AiCMetrics, "export_type": ExportType, "host_sys": HostSystem}
+
+
 def _experimental(config: dict[str, Any]) -> _ExperimentalConfig:
+    """In a file, a choice may have the name of its constant, such as "AiCoreNone" of AiCMetrics."""
     given = {name: value for name, value in config["experimental_config"].items() if value is not None}
+    for name, names in _CLASSES.items():
+        values = given.get(name)
+        if isinstance(values, list):
+            given[name] = [_constant(names, value) for value in values]
+        elif name in given:
+            given[name] = _constant(names, values)
     return _ExperimentalConfig(**given)
+
+
+def _constant(names: type, value: Any) -> Any:
+    return vars(names).get(value, value) if isinstance(value, str) and not value.startswith("_") else value
 
 
 def _begin(config: dict[str, Any]) -> None:
@@ -171,16 +198,18 @@ def _begin(config: dict[str, Any]) -> None:
     wanted = {str(name).upper() for name in config["activities"]}
     named = {"CPU": 0, "NPU": 1}
     kinds = sorted(supported_activities(), key=lambda kind: kind.name != "CPU")
-    switches: dict[str, Any] = {name: bool(config[name]) for name in _SWITCHES}
+    switches: dict[str, Any] = {name: config[name] for name in _SWITCHES}
     try:
         prof = profile(
             activities=[kinds[named[name]] for name in sorted(wanted & set(named))] or None,
             schedule=Schedule(wait=0, warmup=config["warmup"], active=config["active"], repeat=1),
-            on_trace_ready=tensorboard_trace_handler(os.fspath(config["prof_dir"]), analyse_flag=bool(config["analyse"])),
+            on_trace_ready=tensorboard_trace_handler(config["prof_dir"], analyse_flag=config["analyse"]),
             experimental_config=_experimental(config),
             **switches,
         )
         prof.start()
+        for name, value in config.get("metadata", {}).items():
+            prof.add_metadata_json(name, json.dumps(value))
     except (OSError, RuntimeError) as error:
         warnings.warn(f"dynamic_profile: {getattr(error, 'strerror', None) or error}", stacklevel=3)
         return
