@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch_npu
 from torch_npu import profiler
-from torch_npu.profiler import advise, collect, findings, profile
+from torch_npu.profiler import advise, collect, findings, names, profile
 from torch_npu.profiler.folder import read_any
 from torch_npu.profiler.records import Operator, Records, Task
 
@@ -193,3 +193,38 @@ def test_only_lines_of_the_user_are_named(frame, line):
     records = Records(operators=[Operator("aten::item", 1, 0, 10, stack=(frame,))])
     [finding] = [finding for finding in findings.examine(records) if finding.kind == "synchronisation"]
     assert finding.lines == [f"{line} (aten::item)"] if line else finding.lines == ["aten::item"]
+
+
+VIEWS = {
+    "as_strided": lambda x: x.as_strided((4, 3), (1, 4)),
+    "basic indexing": lambda x: x[:, ::2],
+    "chunk": lambda x: x.chunk(2, 1)[1],
+    "diagonal": lambda x: x.diagonal(),
+    "expand": lambda x: x[:1].expand(3, 4),
+    "movedim": lambda x: x.movedim(0, 1),
+    "narrow": lambda x: x.narrow(1, 1, 2),
+    "permute": lambda x: x.permute(1, 0),
+    "real": lambda x: torch.view_as_real(x.to(torch.complex64)).select(2, 0),
+    "select": lambda x: x.select(1, 0),
+    "split": lambda x: x.split(2, 1)[0],
+    "swapaxes": lambda x: x.swapaxes(0, 1),
+    "t": lambda x: x.t(),
+    "tensor_split": lambda x: x.tensor_split(2, 1)[0],
+    "transpose": lambda x: x.transpose(0, 1),
+    "unbind": lambda x: x.unbind(1)[0],
+    "unflatten": lambda x: x.unflatten(1, (2, 2)).transpose(1, 2),
+    "unfold": lambda x: x.unfold(1, 2, 1),
+    "unsqueeze and squeeze": lambda x: x.t().unsqueeze(0).squeeze(0),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_contiguous_copy_of_a_view_has_a_documented_name(view):
+    x = torch.arange(12.0, device=DEVICE).reshape(3, 4)
+    seen = VIEWS[view](x)
+    assert not seen.is_contiguous()
+    with profile() as prof:
+        copy = seen.contiguous()
+    assert copy.cpu().equal(VIEWS[view](x.cpu()).contiguous())
+    kernels = [task for task in prof.npu_records.tasks if task.kind in ("kernel", "copy") and task.direction in ("", "DtoD")]
+    assert [names.shown(task) in names.COPY_NAMES for task in kernels] == [True], kernels

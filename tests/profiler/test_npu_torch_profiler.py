@@ -190,3 +190,21 @@ def test_use_npu_simple_keeps_innermost_operators(tmp_path):
     prof.export_chrome_trace(str(tmp_path / "trace.json"))
     found = {event["name"] for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]}
     assert "aten::linear" not in found and any(name.startswith("aclnn") for name in found)
+
+
+@pytest.mark.parametrize("order", ["of the documents", "right"])
+def test_a_gradient_that_is_set_to_none_leaves_nothing_to_the_optimizer(order):
+    """The samples of the documents call zero_grad between backward and step."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    before = model[0].weight.detach().clone()
+    with torch.autograd.profiler.profile(use_npu=True) as prof:
+        train_step(model, torch.ones(4, 32, device="npu"))
+        if order == "right":
+            optimizer.step()
+            optimizer.zero_grad()
+        else:
+            optimizer.zero_grad()
+            optimizer.step()
+    assert model[0].weight.equal(before) == (order != "right")
+    assert ("aten::add_" in {row.key for row in prof.key_averages()}) == (order == "right")
