@@ -6,6 +6,7 @@
 #ifndef USE_KINETO
 #define USE_KINETO
 #endif
+#include <c10/util/Exception.h>
 #include <libkineto.h>
 #include <output_base.h>
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
@@ -58,6 +59,9 @@ class Session final : public libkineto::IActivityProfilerSession {
   void stop() override {
     if (session_ == 0) return;
     records_ = acl::stop_records(std::exchange(session_, 0));
+    if (const uint64_t dropped = records_.totals.dropped; dropped != 0) {
+      TORCH_WARN(dropped, " records of the device did not fit into memory and are not in the profile; record fewer steps.");
+    }
     status_ = libkineto::TraceStatus::PROCESSING;
   }
 
