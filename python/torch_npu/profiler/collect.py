@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +104,10 @@ def host_records(results: Any, records: Records | None = None) -> Records:
     """Operators, ranges, Python functions, memory and steps of kineto_results, and the tasks and calls of devices if Kineto has
     them.
 
-    Given records get them added. If there are no tasks at all, one stands for each innermost operator with a device time. That
-    time is measured by events around the operator on its stream; the start of such a task is the start of the operator on the
-    host."""
-    records = records or Records(info={"process": os.getpid()})
+    The result holds the given records too, which stay as they are. If there are no tasks at all, one stands for each innermost
+    operator with a device time. That time is measured by events around the operator on its stream; the start of such a task is
+    the start of the operator on the host."""
+    records = _copy(records) if records else Records(info={"process": os.getpid(), "rank": rank()})
     own_tasks, own_calls = bool(records.tasks), bool(records.calls)
     timed: list[Operator] = []
     shared = Shared()
@@ -138,6 +139,12 @@ def host_records(results: Any, records: Records | None = None) -> Records:
     if not records.tasks:
         records.tasks = _tasks_of_operators(timed)
     return records
+
+
+def _copy(records: Records) -> Records:
+    """The same records in lists of their own: more than one handler may read a trace."""
+    tables = ("tasks", "calls", "operators", "marks", "memory", "steps")
+    return replace(records, info=dict(records.info), **{name: list(getattr(records, name)) for name in tables})
 
 
 def _is_call(event: Any) -> bool:

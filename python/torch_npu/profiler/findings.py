@@ -235,10 +235,5 @@ def _host(records: Records, calls: Calls) -> Iterator[Finding]:
     if processors and threads > processors:
         title = f"torch uses {threads} threads on {processors} processors"
         yield Finding("host", title, 0.0, 1, f"Set OMP_NUM_THREADS={processors} or less.")
-    if records.dropped or records.unfinished or records.info.get("complete") is False:
-        title = "the records are incomplete: " + (
-            f"{records.dropped} did not fit, {records.unfinished} tasks had not ended"
-            if records.info.get("complete", True)
-            else "the program ended while it was profiled"
-        )
-        yield Finding("records", title, 0.0, 1, "Record fewer steps.")
+    if missing := records.what_is_missing():
+        yield Finding("records", f"the records are incomplete: {missing}", 0.0, 1, "Record fewer steps.")

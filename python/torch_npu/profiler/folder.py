@@ -67,7 +67,7 @@ def write_info(folder: Path, records: Records, config: _ExperimentalConfig) -> N
             "experimental_config": {f"_{name}": value for name, value in vars(config).items()},
         },
         "start_info": {"start_ns": start},
-        "end_info": {"end_ns": end},
+        "end_info": {"end_ns": end, "dropped_records": records.dropped, "unfinished_tasks": records.unfinished},
         "rank_id": rank(),
         "torch_npu_version": __version__,
         "metrics": "N/A: the software device has no counters",
@@ -95,7 +95,7 @@ def write_output(folder: Path, records: Records, config: _ExperimentalConfig, ex
         trace.write_trace(output / "trace_view.json", records)
         tables.write_all(output, records, config.aic_metrics, config.l2_cache)
     if "db" in export_type:
-        database.write(output / f"ascend_pytorch_profiler_{rank()}.db", records)
+        database.write(output / f"ascend_pytorch_profiler_{records.info.get('rank', rank())}.db", records)
     return output
 
 

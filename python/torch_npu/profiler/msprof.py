@@ -75,6 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for folder in prof_folders(Path(options.output)):
             records = read_raw(folder)
+            if missing := records.what_is_missing():
+                print(f"msprof: the records of {folder} are incomplete: {missing}", file=sys.stderr)
             if options.export != "on":
                 print(f"{folder} can be read: {len(records.tasks)} tasks, {len(records.calls)} calls")
                 continue
@@ -136,7 +138,10 @@ def export(folder: Path, records: Records, kind: str = "text", summary_format: s
         for path in (folder / "summary").glob("*.csv"):
             with path.open() as file:
                 rows = list(csv.DictReader(file))
-            path.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
+            try:
+                path.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
+            except OSError as error:
+                raise OSError(error.errno, f"{path.with_suffix('.json')} cannot be written: {error.strerror}") from None
             path.unlink()
     return f"{folder / 'timeline'}, {folder / 'summary'}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -48,9 +49,12 @@ class profile(torch.profiler.profile):
         custom_trace_id_callback: Callable[[], str] | None = None,
         use_cuda: bool | None = None,
     ) -> None:
-        activities = set(supported_activities() if activities is None else activities)
+        given = supported_activities() if activities is None else activities
+        activities = set(given) if isinstance(given, Iterable) else set()
         if not activities or not activities <= supported_activities():
-            raise ValueError("profile: activities must be of ProfilerActivity.CPU and ProfilerActivity.NPU, as a list")
+            raise ValueError(
+                f"profile: activities must be of ProfilerActivity.CPU and ProfilerActivity.NPU, as a list, not {given!r}"
+            )
         for name, value in (("schedule", schedule), ("on_trace_ready", on_trace_ready)):
             if value is not None and not callable(value):
                 raise TypeError(f"profile: {name} must be callable, not {value!r}")
@@ -190,13 +194,20 @@ def tensorboard_trace_handler(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(error.errno, f"tensorboard_trace_handler: {folder} cannot be made: {error.strerror}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OSError(errno.EACCES, f"tensorboard_trace_handler: {folder} cannot be written: permission denied")
 
     def write(prof: Any) -> None:
         records = host_records(prof.profiler.kineto_results, getattr(prof, "npu_records", None))
         records.info["settings"] = {name: getattr(prof, name) for name in _SETTINGS}
         records.info["metadata"] = {**getattr(prof, "npu_metadata", {}), **process_groups()}
         config = getattr(prof, "npu_config", None) or _ExperimentalConfig()
+        if records.dropped:
+            lost = f"{records.dropped} records of the device did not fit; record fewer steps"
+            warnings.warn(f"tensorboard_trace_handler: {lost}", stacklevel=2)
         target = folder / f"{worker}_{moment()}_ascend_pt"
+        while target.exists():  # of another rank with this worker_name
+            target = folder / f"{worker}_{moment()}_ascend_pt"
         if analyse_flag:
             write_ascend_pt(target, records, config)
         else:

@@ -130,6 +130,14 @@ class Records:
             last.append(max(row.time_ns for row in self.memory))
         return (min(first), max(last)) if first else (0, 0)
 
+    def what_is_missing(self) -> str:
+        """Says why the records are incomplete; "" if they are complete."""
+        if not self.info.get("complete", True):
+            return "the program ended while it was profiled"
+        parts = [f"{self.dropped} did not fit"] if self.dropped else []
+        parts += [f"{self.unfinished} tasks had not ended"] if self.unfinished else []
+        return ", ".join(parts)
+
     def devices(self) -> list[int]:
         return sorted({task.device for task in self.tasks})
 
@@ -205,10 +213,17 @@ def read_raw(folder: Path) -> Records:
         setattr(records, name, list(_read_lines(folder / "host" / f"{name}.jsonl", row, shared)))
     for path in sorted(folder.glob("device_*/tasks.jsonl")):
         records.tasks += _read_lines(path, Task, shared)
-    end = folder / "host" / "end.json"
-    if not end.is_file():
-        records.info["complete"] = False
+    _read_end(folder / "host" / "end.json", records)
     return records
+
+
+def _read_end(path: Path, records: Records) -> None:
+    """What is missing in the records. A file that is absent or cut shows that the program ended while it was profiled."""
+    try:
+        ended = json.loads(path.read_text(encoding="utf-8"))
+        records.dropped, records.unfinished = (max(int(ended[name]), 0) for name in ("dropped", "unfinished"))
+    except (OSError, *_DAMAGE, OverflowError):
+        records.info["complete"] = False
 
 
 def _read_info(folder: Path) -> dict[str, Any]:
@@ -217,13 +232,15 @@ def _read_info(folder: Path) -> dict[str, Any]:
         raise NotAProfile(f"{folder} holds no profile of torch_npu: it has no file host/info.json")
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
-        version = info.get("version", VERSION)
+        version = info.get("version")
         if not all(_is(kind, info.get(name, kind())) for name, kind in _INFO.items()):
             raise ValueError
         if not all(_is(int, count) for count in info.get("fallbacks", {}).values()):
             raise ValueError
     except (ValueError, AttributeError, RecursionError):
         raise NotAProfile(f"{path} is damaged; record the profile again") from None
+    if version is None:
+        raise NotAProfile(f"{folder} holds no profile of torch_npu: {path} has no version")
     if version != VERSION:
         raise NotAProfile(
             f"{folder} was written by another version of torch_npu (format {version}, this one reads {VERSION}); "
