@@ -2,13 +2,14 @@
 
 import csv
 import json
+import sqlite3
 
 import pytest
 import torch
 from torch_npu import profiler
-from torch_npu.profiler import _ExperimentalConfig, advise, findings, msprof, profile
+from torch_npu.profiler import _ExperimentalConfig, advise, database, findings, msprof, profile, tables
 from torch_npu.profiler.folder import read_any, write_ascend_pt
-from torch_npu.profiler.records import NotAProfile, Records, Task, read_raw, write_raw
+from torch_npu.profiler.records import Call, Memory, NotAProfile, Operator, Records, Step, Task, read_raw, write_raw
 
 MS = 1_000_000
 
@@ -103,6 +104,100 @@ def test_a_profile_of_the_host_alone_has_its_rank(tmp_path, monkeypatch):
         torch.ones(2).sin()
     [trace] = tmp_path.glob("*/*/trace_view.json")
     assert json.loads(trace.read_text())["distributedInfo"] == {"rank": 2}
+
+
+def test_the_database_links_operators_to_their_tasks_only(tmp_path):
+    records = Records(
+        tasks=[Task("aclnnAdd", correlation=9, external=4), Task("aclnnMul", correlation=4, external=9)],
+        operators=[Operator("aten::add", id=4), Operator("aten::mul", id=9), Operator("<built-in function len>", kind="python")],
+        calls=[Call("aclnnAdd", correlation=9), Call("aclnnMul", correlation=4)],
+        memory=[Memory("npu", bytes=512, allocated=512, reserved=1024)],
+    )
+    database.write(tmp_path / "x.db", records)
+    query = """
+        SELECT api.value, kernel.value FROM PYTORCH_API
+        JOIN CONNECTION_IDS ON CONNECTION_IDS.id = PYTORCH_API.connectionId
+        JOIN TASK ON TASK.connectionId = CONNECTION_IDS.connectionId
+        JOIN COMPUTE_TASK_INFO USING (globalTaskId)
+        JOIN STRING_IDS api ON api.id = PYTORCH_API.name JOIN STRING_IDS kernel ON kernel.id = COMPUTE_TASK_INFO.name
+        """
+    with sqlite3.connect(tmp_path / "x.db") as base:
+        assert sorted(base.execute(query)) == [("aten::add", "aclnnAdd"), ("aten::mul", "aclnnMul")]
+        assert base.execute("SELECT count(*) FROM PYTORCH_API WHERE connectionId IS NULL").fetchone() == (1,)
+        assert base.execute("SELECT totalAllocated, totalActive FROM MEMORY_RECORD").fetchone() == (512, None)
+
+
+def test_memory_whose_release_is_not_reported_has_a_row(tmp_path):
+    memory = [
+        Memory("npu", 0, 64, 1024, 1024, 4096, 1 * MS),
+        Memory("npu", 0, 64, 2048, 2048, 4096, 2 * MS),  # the same address again
+        Memory("npu", 0, 64, -2048, 0, 4096, 3 * MS),
+    ]
+    tables.operator_memory(tmp_path / "m.csv", Records(memory=memory))
+    found = [(row["Size(KB)"], row["Release Time(us)"]) for row in rows(tmp_path / "m.csv")]
+    assert found == [("1.0", ""), ("2.0", "3000.000")]
+
+
+def test_receives_are_the_bubble_of_a_step(tmp_path):
+    """A pipeline: 2 ms of computing, 3 ms of a receive with 1 ms of both, 1 ms of a send, a copy, and the rest idle."""
+    tasks = [
+        Task("aclrtMemcpyAsync", "copy", start_ns=0, end_ns=1 * MS),
+        Task("aclrtStreamWaitEvent", "wait", start_ns=0, end_ns=1 * MS),
+        Task("aclnnMm", start_ns=2 * MS, end_ns=4 * MS),
+        Task("HcclRecv", "collective", start_ns=3 * MS, end_ns=6 * MS),
+        Task("HcclSend", "collective", start_ns=7 * MS, end_ns=8 * MS),
+    ]
+    tables.step_trace_time(tmp_path / "s.csv", Records(tasks=tasks, steps=[Step(1, 0, 10 * MS)]))
+    [row] = rows(tmp_path / "s.csv")
+    assert {name: float(row[name]) / 1000 for name in tables.STEP_COLUMNS[2:]} == {
+        "Computing": 2,
+        "Communication(Not Overlapped)": 3,
+        "Overlapped": 1,
+        "Communication": 4,
+        "Free": 5,
+        "Stage": 7,
+        "Bubble": 3,
+        "Communication(Not Overlapped and Exclude Receive)": 1,
+        "Preparing": 2,
+    }
+
+
+def test_a_wait_of_a_stream_is_no_wait_of_the_host():
+    records = Records(calls=[Call("aclrtStreamWaitEvent", 1, 0, 10), Call("aclrtMemcpyAsync", 1, 10, 20)])
+    assert of_kind(records, "synchronisation") is None
+    records.calls.append(Call("aclrtSynchronizeStreamWithTimeout", 1, 20, 50))
+    assert of_kind(records, "synchronisation").count == 1
+
+
+def test_an_operator_inside_of_itself_counts_once():
+    """A fallback calls the operator of the CPU by the same name, and aten::item calls aten::_local_scalar_dense."""
+    records = Records(
+        operators=[
+            Operator("aten::foo", 1, 0, 100_000),
+            Operator("aten::foo", 1, 10_000, 90_000),
+            Operator("aten::item", 1, 200_000, 300_000),
+            Operator("aten::_local_scalar_dense", 1, 210_000, 290_000),
+        ],
+        info={"fallbacks": {"aten::foo": 1}},
+    )
+    assert of_kind(records, "fallback").cost_us == 100
+    assert of_kind(records, "synchronisation").cost_us == 100
+
+
+def test_a_copy_between_short_kernels_is_no_idle_time():
+    tasks = [Task("aclnnAdd", start_ns=number * 100_000, end_ns=number * 100_000 + 10_000) for number in range(101)]
+    tasks.append(Task("aclrtMemcpyAsync", "copy", stream=2, start_ns=50_000, end_ns=5_000_000))
+    cost = of_kind(Records(tasks=tasks), "small launches").cost_us
+    assert cost == 50 * 90 + 40  # 50 gaps after the copy, and the begin of the first one
+
+
+def test_timing_an_operator_changes_no_argument():
+    x, y = torch.ones(3), torch.ones(3, device="npu")
+    profiler.time_operator(torch.Tensor.add_, x, 1, repeat=2)
+    profiler.time_operator(torch.Tensor.add_, y, 1, repeat=2)
+    assert x.tolist() == y.tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="repeat must be at least 1, not 'x'"):
+        profiler.time_operator(torch.sin, x, repeat="x")
 
 
 @pytest.mark.parametrize("activities", [profiler.ProfilerActivity.CPU, 5, [], "CPU"])

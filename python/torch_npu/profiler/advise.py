@@ -97,7 +97,7 @@ def write_page(path: Path, records: Records, found: list[Finding], source: str) 
 def _tracks(records: Records) -> list[tuple[str, list[tuple[float, float, str]]]]:
     tracks: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     rows: list[tuple[str, int, int, str]] = [
-        (f"Step {step.number}"[:4] + "s", step.start_ns, step.end_ns, f"step {step.number}") for step in records.steps
+        ("Steps", step.start_ns, step.end_ns, f"step {step.number}") for step in records.steps
     ]
     rows += [(f"Thread {row.thread}", row.start_ns, row.end_ns, row.name) for row in _outermost(records)]
     rows += [(f"NPU {task.device} stream {task.stream}", task.start_ns, task.end_ns, names.shown(task)) for task in records.tasks]

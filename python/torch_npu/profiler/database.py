@@ -1,4 +1,7 @@
-"""The records as an SQLite database, with the tables of ascend_pytorch_profiler_RANK.db. Texts are numbers of STRING_IDS."""
+"""The records as an SQLite database, with the tables of ascend_pytorch_profiler_RANK.db. Texts are numbers of STRING_IDS.
+
+TASK and CANN_API have the same connectionId. That of PYTORCH_API is an id of CONNECTION_IDS, which names the tasks it launched.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ _TABLES = {
     "CANN_API": "startNs INTEGER, endNs INTEGER, type INTEGER, globalTid INTEGER, connectionId INTEGER, name INTEGER",
     "PYTORCH_API": "startNs INTEGER, endNs INTEGER, globalTid INTEGER, connectionId INTEGER, name INTEGER, "
     "sequenceNumber INTEGER, fwdThreadId INTEGER, inputDtypes INTEGER, inputShapes INTEGER, callchainId INTEGER, type INTEGER",
+    "CONNECTION_IDS": "id INTEGER, connectionId INTEGER",
     "MSTX_EVENTS": "startNs INTEGER, endNs INTEGER, eventType INTEGER, rangeId INTEGER, category INTEGER, message INTEGER, "
     "globalTid INTEGER, endGlobalTid INTEGER, domainId INTEGER, connectionId INTEGER",
     "STEP_TIME": "id INTEGER, startNs INTEGER, endNs INTEGER",
@@ -140,7 +144,7 @@ def _rows(records: Records, text: _Strings) -> Iterator[tuple[str, Iterable[tupl
                 row.start_ns,
                 row.end_ns,
                 (process << 32) + row.thread,
-                row.id,
+                row.id or None,
                 text(row.name),
                 row.sequence,
                 None,
@@ -152,6 +156,7 @@ def _rows(records: Records, text: _Strings) -> Iterator[tuple[str, Iterable[tupl
             for row in records.operators
         ),
     )
+    yield "CONNECTION_IDS", ((task.external, task.correlation) for task in records.tasks if task.external and task.correlation)
     yield (
         "MSTX_EVENTS",
         (
@@ -174,7 +179,7 @@ def _rows(records: Records, text: _Strings) -> Iterator[tuple[str, Iterable[tupl
     yield (
         "MEMORY_RECORD",
         (
-            (text("PTA"), row.time_ns, row.allocated, row.reserved, row.allocated, None, row.device)
+            (text("PTA"), row.time_ns, row.allocated, row.reserved, None, None, row.device)
             for row in records.memory
             if row.device_type == "npu"
         ),

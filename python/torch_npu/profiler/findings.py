@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import median
 
 from . import names
-from .links import Calls, Node, busy, length, link
+from .links import Calls, Node, busy, length, link, merged
 from .records import COLLECTIVE, Records, Task
 
-_SYNCHRONISING = re.compile(r"aclrtSynchronize(Stream|Device|Event)|aclrtMemcpy(2d)?$|aclrtStreamWaitEvent$")
+_SYNCHRONISING = re.compile(r"aclrtSynchronize(Stream|Device|Event)|aclrtMemcpy(2d)?$")
 _WAITING_OPERATORS = {"aten::item", "aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "aten::masked_select"}
 _LOADER = "enumerate(DataLoader)"
 _SMALL_NS, _LATE_NS = 20_000, 1_000_000
@@ -75,7 +75,7 @@ def _fallbacks(records: Records, calls: Calls) -> Iterator[Finding]:
     if not counts:
         return
     wanted = {name.split(".")[0] for name in counts}
-    nodes = [node for node in calls.nodes if node.operator.name in wanted]
+    nodes = _outermost(calls, wanted)
     cost = sum(node.host_total for node in nodes) / 1000
     shown = ", ".join(f"{name} {count}x" for name, count in sorted(counts.items(), key=lambda item: -item[1])[:8])
     yield Finding(
@@ -92,7 +92,7 @@ def _synchronisations(records: Records, calls: Calls) -> Iterator[Finding]:
     waits = [call for call in records.calls if _SYNCHRONISING.match(call.name)]
     nodes = [(calls.at(call.thread, call.start_ns), call.end_ns - call.start_ns) for call in waits]
     if not records.calls:
-        nodes = [(node, node.host_total) for node in calls.nodes if node.operator.name in _WAITING_OPERATORS]
+        nodes = [(node, node.host_total) for node in _outermost(calls, _WAITING_OPERATORS)]
     if nodes:
         yield Finding(
             "synchronisation",
@@ -102,6 +102,12 @@ def _synchronisations(records: Records, calls: Calls) -> Iterator[Finding]:
             "Such calls are .item(), .cpu(), print(tensor), `if tensor`, nonzero; move them out of the loop.",
             _lines((_place(node), cost) for node, cost in nodes),
         )
+
+
+def _outermost(calls: Calls, wanted: set[str]) -> list[Node]:
+    """The operators of these names that are in no other one of them, so that no time counts twice."""
+    nodes = [node for node in calls.nodes if node.operator.name in wanted]
+    return [node for node in nodes if not any(above.operator.name in wanted for above in _above(node))]
 
 
 def _place(node: Node | None) -> str:
@@ -195,7 +201,8 @@ def _launches(records: Records, calls: Calls) -> Iterator[Finding]:
         if len(small) < 100 or len(small) < len(kernels) / 2:
             continue
         start, end = min(task.start_ns for task in kernels), max(task.end_ns for task in kernels)
-        free = length(busy(kernels, start, end).free)
+        pieces = ((max(task.start_ns, start), min(task.end_ns, end)) for task in records.tasks if _occupies(task, device))
+        free = end - start - length(merged(pieces))
         yield Finding(
             "small launches",
             f"NPU {device} is idle between short kernels",
@@ -205,6 +212,10 @@ def _launches(records: Records, calls: Calls) -> Iterator[Finding]:
             "one launch, and fused optimizers need fewer.",
             _lines_of_tasks(small, calls, lambda task: 1),
         )
+
+
+def _occupies(task: Task, device: int) -> bool:
+    return task.device == device and task.kind in ("kernel", "copy", "fill", COLLECTIVE)
 
 
 def _overlap(records: Records, calls: Calls) -> Iterator[Finding]:

@@ -156,9 +156,14 @@ def minus(one: Sequence[Interval], other: Sequence[Interval]) -> list[Interval]:
     return result
 
 
+def is_work(task: Task) -> bool:
+    """Kernels and collectives. Copies, fills and waits of streams are none."""
+    return task.kind in ("kernel", COLLECTIVE)
+
+
 @dataclass(frozen=True)
 class Busy:
-    """Times of a device: computing, communicating, communicating alone, and idle."""
+    """Times of a device: computing, communicating, communicating alone, and neither of them."""
 
     computing: list[Interval]
     communication: list[Interval]
@@ -172,7 +177,7 @@ def busy(tasks: Iterable[Task], start: int, end: int) -> Busy:
     communication: list[Interval] = []
     for task in tasks:
         piece = (max(task.start_ns, start), min(task.end_ns, end))
-        if piece[1] > piece[0] and task.kind in ("kernel", "copy", "fill", COLLECTIVE):
+        if piece[1] > piece[0] and is_work(task):
             (communication if task.kind == COLLECTIVE else computing).append(piece)
     computing, communication = merged(computing), merged(communication)
     free = minus([(start, end)], merged(computing + communication))

@@ -21,16 +21,16 @@ class Times(NamedTuple):
 
 
 def time_operator(operator: Callable[..., Any], *args: Any, repeat: int = 20, **kwargs: Any) -> Times:
-    """Tensors of the arguments are copied to each device. Each call is followed by a wait for the device. The first one, which
-    costs more, is not counted."""
-    if repeat < 1:
-        raise ValueError(f"time_operator: repeat must be at least 1, not {repeat}")
+    """Calls the operator with copies of the tensors on each device, and waits for the device after each call. The first call
+    costs more and is not counted."""
+    if not isinstance(repeat, int) or repeat < 1:
+        raise ValueError(f"time_operator: repeat must be at least 1, not {repeat!r}")
     return Times(*(_time(operator, device, repeat, args, kwargs) for device in ("npu", "cpu")))
 
 
 def _time(operator: Callable[..., Any], device: str, repeat: int, args: Any, kwargs: Any) -> float:
     def moved(value: Any) -> Any:
-        return value.detach().to(device) if isinstance(value, torch.Tensor) else value
+        return value.detach().to(device, copy=True) if isinstance(value, torch.Tensor) else value
 
     args, kwargs = torch.utils._pytree.tree_map(moved, (args, kwargs))
     times = []

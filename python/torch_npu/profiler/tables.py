@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import names
-from .links import busy, length, link
+from .links import busy, is_work, length, link
 from .records import COLLECTIVE, ById, Call, Memory, Records, Step, Task
 
 _TENSORS = [f"{way} {what}" for way in ("Input", "Output") for what in ("Shapes", "Data Types", "Formats")]
@@ -195,10 +195,18 @@ def steps_or_all(records: Records) -> list[Step]:
     return records.steps or [Step(0, *records.span())]
 
 
+def _receives(task: Task) -> bool:
+    name = task.name.lower()
+    return task.kind == COLLECTIVE and name.endswith(("recv", "receive")) and "send" not in name
+
+
 def step_trace_time(path: Path, records: Records) -> None:
+    """Bubble is the time of receives, and Stage the rest of the step. Copies are no computing: they are part of Free."""
     rows = []
     for device in records.devices():
-        tasks = sorted((task for task in records.tasks if task.device == device), key=lambda task: task.start_ns)
+        tasks = sorted(
+            (task for task in records.tasks if task.device == device and is_work(task)), key=lambda task: task.start_ns
+        )
         starts = [task.start_ns for task in tasks]
         newest_ends = list(accumulate((task.end_ns for task in tasks), max))
         for step in steps_or_all(records):
@@ -206,11 +214,14 @@ def step_trace_time(path: Path, records: Records) -> None:
             inside = tasks[bisect_right(newest_ends, step.start_ns) : bisect_left(starts, step.end_ns)]
             times = busy(inside, step.start_ns, step.end_ns)
             alone, all_of_it = length(times.not_overlapped), length(times.communication)
+            without = busy((task for task in inside if not _receives(task)), step.start_ns, step.end_ns)
+            bubble = length(busy(filter(_receives, inside), step.start_ns, step.end_ns).communication)
             first = starts[later] if later < len(starts) else step.end_ns
             cells = [length(times.computing), alone, all_of_it - alone, all_of_it, length(times.free)]
             number = step.number if records.steps else ""
-            rows.append([device, number, *map(us, cells), us(step.end_ns - step.start_ns), 0, us(alone)])
-            rows[-1].append(us(max(min(first, step.end_ns) - step.start_ns, 0)))
+            cells += [step.end_ns - step.start_ns - bubble, bubble, length(without.not_overlapped)]
+            cells.append(max(min(first, step.end_ns) - step.start_ns, 0))
+            rows.append([device, number, *map(us, cells)])
     write_csv(path, STEP_COLUMNS, rows)
 
 
@@ -233,7 +244,11 @@ def communication(folder: Path, records: Records) -> None:
             },
         }
     if found:
-        (folder / "communication.json").write_text(json.dumps(found, indent=1))
+        path = folder / "communication.json"
+        try:
+            path.write_text(json.dumps(found, indent=1))
+        except OSError as error:
+            raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from None
 
 
 def operator_memory(path: Path, records: Records) -> None:
@@ -259,6 +274,8 @@ def operator_memory(path: Path, records: Records) -> None:
         active = [row for row in active if row.end_ns >= event.time_ns]
         key = (event.device_type, event.device, event.address)
         if event.bytes > 0:
+            if key in open_rows:  # torch did not report the release
+                add(*open_rows.pop(key), None)
             open_rows[key] = (event, active[-1].name if active else "")
         elif key in open_rows:
             add(*open_rows.pop(key), event)

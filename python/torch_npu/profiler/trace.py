@@ -150,7 +150,7 @@ class TraceMaker:
             category = "gpu_memcpy" if task.kind in ("copy", "fill") else "wait" if task.kind == WAIT else "kernel"
             event = self._x(names.shown(task), layer, track, task.start_ns, task.end_ns, category, arguments)
             yield event
-            source = self._launched.get(task.correlation)
+            source = None if only else self._launched.get(task.correlation)  # one arrow for each task
             if source is not None and source[2] <= event["ts"]:
                 flow = {"name": "async_npu", "cat": "async_npu", "id": task.correlation}
                 yield {"ph": "s", **flow, "pid": source[0], "tid": source[1], "ts": source[2]}
