@@ -3,8 +3,9 @@
     python -m torch_npu.profile train.py --epochs 1
     python -m torch_npu.profile --out traces --no-stack -m package.module
 
-Writes OUT/*_ascend_pt with all results and advice.html in it, and prints the findings. The exit status is that of the program; a
-program that fails is reported with what it ran until then.
+Writes OUT/*_ascend_pt with all results and advice.html in it, and prints the findings. The exit status is that of the program. A
+program that fails, or that Ctrl-C or SIGTERM ends, has a result with what it ran until then. The records are kept in memory until
+the program ends: profile a few steps.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from __future__ import annotations
 import argparse
 import os
 import runpy
+import signal
 import socket
 import sys
+import threading
 import traceback
 from pathlib import Path
 from typing import Any
@@ -53,6 +56,29 @@ def advise(folder: Path) -> None:
     print(f"page: {target}", file=sys.stderr)
 
 
+def end_by_exception() -> Any:
+    """Makes SIGTERM a SystemExit, and returns the handler before. A child of the program ends by the signal, as it does without a
+    profile. Python forgets signals that arrive during a fork, so the signal waits until the child has its handler."""
+    masks = threading.local()
+
+    def raise_exit(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    def before() -> None:
+        masks.old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def after_in_parent() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.old)
+
+    def after_in_child() -> None:
+        if signal.getsignal(signal.SIGTERM) is raise_exit:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        after_in_parent()
+
+    os.register_at_fork(before=before, after_in_parent=after_in_parent, after_in_child=after_in_child)
+    return signal.signal(signal.SIGTERM, raise_exit)
+
+
 def record(options: Any) -> tuple[Path, int]:
     """Runs the program. Returns the folder of the result and the status of the program. A process that the program forked ends
     here without a result."""
@@ -67,6 +93,7 @@ def record(options: Any) -> tuple[Path, int]:
     if not options.module:
         sys.path.insert(0, str(Path(options.program).resolve().parent))
     status = 0
+    old_handler = end_by_exception()
     prof = profile(record_shapes=True, with_stack=not options.no_stack, profile_memory=options.memory, on_trace_ready=handler)
     prof.start()
     try:
@@ -83,6 +110,7 @@ def record(options: Any) -> tuple[Path, int]:
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
     finally:
         sys.argv, sys.path[:] = old_argv, old_path
+        signal.signal(signal.SIGTERM, old_handler)
     if os.getpid() != process:
         sys.stdout.flush(), sys.stderr.flush()
         os._exit(status)  # the end of Python waits for threads of torch's profiler, which a fork does not copy

@@ -49,6 +49,23 @@ def test_wrong_calls_of_the_command_are_named(child, tmp_path):
     assert done.returncode == 1 and "cannot be made: Not a directory" in done.stderr and done.stdout == ""
 
 
+def test_a_program_that_is_terminated_has_a_result(child, tmp_path):
+    """A process that the program made ends by the signal, as it does without a profile."""
+    (tmp_path / "s.py").write_text(
+        "import os, signal, time, torch\n"
+        "torch.ones(2).npu().sin()\n"
+        "child = os.fork()\n"
+        "if not child:\n    time.sleep(60)\n"
+        "os.kill(child, signal.SIGTERM)\n"
+        "print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "time.sleep(60)\n"
+    )
+    done = child(RUN, tmp_path, "--no-stack", "s.py")
+    assert (done.stdout, done.returncode) == ("-15\n", 143), done.stderr
+    assert "aten::sin" in {row.name for row in read_any(tmp_path / "npu_profile").operators}
+
+
 def test_a_changed_file_starts_a_dynamic_profile(tmp_path, monkeypatch):
     dynamic = profiler.dynamic_profile
     monkeypatch.setattr(dynamic, "_SECONDS", 0)
