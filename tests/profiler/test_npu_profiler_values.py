@@ -206,3 +206,10 @@ def test_wrong_activities_are_named(activities):
         ValueError, match=r"activities must be of ProfilerActivity\.CPU and ProfilerActivity\.NPU, as a list, not"
     ):
         profile(activities=activities)
+
+
+def test_a_handler_without_a_trace_says_so(tmp_path):
+    handler = profiler.tensorboard_trace_handler(str(tmp_path))
+    for prof in (profile(), None):
+        with pytest.raises(RuntimeError, match="there is no trace yet; give the handler as on_trace_ready of a profiler"):
+            handler(prof)

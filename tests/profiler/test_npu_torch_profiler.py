@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch_npu  # noqa: F401
+import torch_npu
 from torch.profiler import ProfilerActivity, profile, record_function, schedule, tensorboard_trace_handler
 
 from tests.profiler import trace_rules
@@ -208,3 +208,22 @@ def test_a_gradient_that_is_set_to_none_leaves_nothing_to_the_optimizer(order):
             optimizer.step()
     assert model[0].weight.equal(before) == (order != "right")
     assert ("aten::add_" in {row.key for row in prof.key_averages()}) == (order == "right")
+
+
+@pytest.mark.parametrize("kind", ["torch_npu", "autograd"])
+def test_stacks_are_exported_with_times_of_npu(kind, tmp_path):
+    verbose = torch._C._profiler._ExperimentalConfig(verbose=True)
+    made = (
+        torch_npu.profiler.profile(with_stack=True)
+        if kind == "torch_npu"
+        else torch.autograd.profiler.profile(use_npu=True, with_stack=True, experimental_config=verbose)
+    )
+    with made as prof:
+        torch.ones(300, 300, device="npu").exp()
+    prof.export_stacks(str(tmp_path / "stacks.txt"), "self_npu_time_total")
+    lines = (tmp_path / "stacks.txt").read_text().splitlines()
+    assert any("test_stacks_are_exported" in line and int(line.split()[-1]) > 0 for line in lines)
+    with pytest.raises(ValueError, match="self_cpu_time_total"):
+        prof.export_stacks(str(tmp_path / "stacks.txt"), "speed")
+    with pytest.raises(RuntimeError, match="export_stacks: there are no stacks; give profile with_stack=True"):
+        torch_npu.profiler.profile().export_stacks(str(tmp_path / "stacks.txt"))

@@ -46,6 +46,10 @@ class NpuProfile(torch.autograd.profiler.profile):
             events[:] = [event for event in events if not event.cpu_children]
         events.__class__ = NpuEvents
 
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """metric: self_cpu_time_total or self_npu_time_total."""
+        super().export_stacks(path, "self_privateuse1_time_total" if metric == "self_npu_time_total" else metric)
+
     def export_chrome_trace(self, path: str, *args: Any, **kwargs: Any) -> None:
         """With use_npu_simple the trace has innermost operators and tasks of the device only."""
         if not self.npu_simple:

@@ -146,7 +146,7 @@ def _copies(records: Records, calls: Calls) -> Iterator[Finding]:
 
 
 def _format_casts(records: Records, calls: Calls) -> Iterator[Finding]:
-    advice = "Give weights their format once, before the training (torch_npu.npu_format_cast, or module.npu())."
+    advice = "Cast weights once, before the training (torch_npu.npu_format_cast). The software device needs no casts."
     yield from _tasks(records, calls, "format", "changes of format (TransData)", advice, _is_format_cast)
 
 

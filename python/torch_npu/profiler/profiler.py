@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from .._api_status import no_op
 from .collect import GARBAGE_COLLECTION, Recorder, host_records
 from .experimental_config import ProfilerLevel, _ExperimentalConfig
 from .folder import make_folder, moment, new_prof_folder, read_any, write_ascend_pt, write_info, write_output
+from .links import link
 from .profiler_interface import supported_activities
 from .ranks import process_groups
 from .records import NotAProfile, Records, write_raw
 
 _SETTINGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+_IN_STACKS = str.maketrans(" ;\t\n", "____")
 
 __all__ = ["analyse", "profile", "supported_activities", "tensorboard_trace_handler"]
 
@@ -155,6 +158,20 @@ class profile(torch.profiler.profile):
         super().add_metadata_json(key, value)
         self.npu_metadata[key] = _json_or_text(value)
 
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Writes a line "OUTER;...;INNER MICROSECONDS" for each stack. metric: self_cpu_time_total or self_npu_time_total."""
+        if metric not in ("self_cpu_time_total", "self_npu_time_total"):
+            raise ValueError(f"export_stacks: metric must be self_cpu_time_total or self_npu_time_total, not {metric!r}")
+        if self.profiler is None or not self.with_stack:
+            raise RuntimeError("export_stacks: there are no stacks; give profile with_stack=True, and record before")
+        times: dict[str, int] = defaultdict(int)
+        for node in link(host_records(self.profiler.kineto_results, self.npu_records)).nodes:
+            if node.operator.kind == "operator" and (frames := node.frames()):
+                stack = ";".join(frame.translate(_IN_STACKS) for frame in reversed(frames))
+                times[stack] += node.host_self if metric == "self_cpu_time_total" else node.device_self
+        lines = [f"{stack} {time // 1000}\n" for stack, time in times.items() if time >= 1000]
+        Path(path).write_text("".join(lines))
+
     @classmethod
     @no_op("every thread is recorded")
     def enable_profiler_in_child_thread(
@@ -198,6 +215,10 @@ def tensorboard_trace_handler(
         raise OSError(errno.EACCES, f"tensorboard_trace_handler: {folder} cannot be written: permission denied")
 
     def write(prof: Any) -> None:
+        if getattr(prof, "profiler", None) is None:
+            raise RuntimeError(
+                "tensorboard_trace_handler: there is no trace yet; give the handler as on_trace_ready of a profiler"
+            )
         records = host_records(prof.profiler.kineto_results, getattr(prof, "npu_records", None))
         records.info["settings"] = {name: getattr(prof, name) for name in _SETTINGS}
         records.info["metadata"] = {**getattr(prof, "npu_metadata", {}), **process_groups()}
