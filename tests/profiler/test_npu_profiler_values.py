@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 import torch
 from torch_npu import profiler
-from torch_npu.profiler import _ExperimentalConfig, advise, database, findings, msprof, profile, tables
+from torch_npu.profiler import _ExperimentalConfig, advise, database, findings, msprof, names, profile, tables
 from torch_npu.profiler.folder import read_any, write_ascend_pt
 from torch_npu.profiler.records import Call, Memory, NotAProfile, Operator, Records, Step, Task, read_raw, write_raw
 
@@ -213,3 +213,38 @@ def test_a_handler_without_a_trace_says_so(tmp_path):
     for prof in (profile(), None):
         with pytest.raises(RuntimeError, match="there is no trace yet; give the handler as on_trace_ready of a profiler"):
             handler(prof)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_trace_of_torch_is_read_by_the_advisor(compressed, tmp_path, capsys):
+    x = torch.ones(200, 300, device="npu")
+    both = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
+    ready = torch.profiler.tensorboard_trace_handler(str(tmp_path), "worker", use_gzip=compressed)
+    steps = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
+    with torch.profiler.profile(activities=both, with_stack=True, schedule=steps, on_trace_ready=ready) as prof:
+        for _ in range(3):
+            torch.sum(torch.transpose(x, 0, 1).contiguous()).item()
+            prof.step()
+    [trace] = tmp_path.iterdir()
+    records = read_any(tmp_path)
+    assert [step.number for step in records.steps] == [1, 2]
+    [one, other] = [task for task in records.tasks if names.shown(task) == names.COPY_TO_CONTIGUOUS]
+    assert one.end_ns > one.start_ns >= records.steps[0].start_ns and other.external and other.correlation
+    assert {(task.direction, task.name) for task in records.tasks if task.kind == "copy"} == {("DtoH", "aclrtMemcpy")}
+    found = {finding.kind: finding for finding in findings.examine(records)}
+    assert found["copy"].count == 2 and "test_npu_profiler_values.py" in found["copy"].lines[0]
+    assert found["synchronisation"].count >= 2
+    assert advise.main([str(trace), "--html", str(tmp_path / "page.html")]) == 0
+    assert "copies to contiguous memory (2x)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"traceEvents": 1}', '{"traceEvents": [{"ph": "X", "cat": "kernel"}]}'])
+def test_a_file_that_is_no_trace_is_named(text, tmp_path, capsys):
+    path = tmp_path / "x.pt.trace.json"
+    path.write_text(text)
+    for given in (path, tmp_path):
+        assert advise.main([str(given)]) == 1
+        assert f"{path} is damaged, or no trace of torch.profiler" in capsys.readouterr().err
+    path.rename(tmp_path / "x.txt")
+    assert advise.main([str(tmp_path / "x.txt")]) == 1
+    assert "is not a folder" in capsys.readouterr().err

@@ -4,8 +4,8 @@
     python -m torch_npu.profiler.advise traces --json              # for programs
     python -m torch_npu.profiler.advise traces --html report.html  # one page: findings, timeline, flame graph, tables
 
-FOLDER: what tensorboard_trace_handler, torch.npu.profile, torch_npu.profile or libmsprofiler.so wrote, or a folder above; the
-newest profile in it is read.
+FOLDER: what tensorboard_trace_handler, torch.npu.profile, torch_npu.profile or libmsprofiler.so wrote, or a folder above. The
+newest profile in it is read. A trace of torch.profiler, or a folder of such, can be given too.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from ..tools.report import Section, Table, page, write_text
 from ..tools.report.figures import Frame, flame, timeline
 from . import names
 from .findings import Finding, examine
-from .folder import find_raw
+from .folder import find_raw, read_found
 from .links import Calls, Node, link
-from .records import NotAProfile, Records, read_raw
+from .records import NotAProfile, Records
 
 _MOST_BARS = 3000
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m torch_npu.profiler.advise", description="Says what slows a program down.")
-    parser.add_argument("folder", type=Path, help="what a profiler wrote")
+    parser.add_argument("folder", type=Path, help="what a profiler wrote, or a trace of torch.profiler")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
     options = parser.parse_args(arguments)
     try:
         source = find_raw(options.folder)
-        records = read_raw(source)
+        records = read_found(source)
         found = examine(records)
         if options.html:
             write_page(options.html, records, found, str(source))

@@ -2,7 +2,7 @@
 
 write_ascend_pt(folder, records, config)     # FRAMEWORK/, PROF_*/, ASCEND_PROFILER_OUTPUT/, profiler_info_RANK.json
 prof = new_prof_folder(Path("result"))       # an empty folder of a new name
-read_any(folder)                             # the records of either, or of a folder above
+read_any(folder)                             # the records of either, of a folder above, or of a trace of torch.profiler
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from . import database, tables, trace
 from .experimental_config import _ExperimentalConfig
 from .ranks import rank
 from .records import NotAProfile, Records, read_raw, without_garbage_collection, write_raw
+from .torch_trace import find_trace, read_trace
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
@@ -100,15 +101,25 @@ def write_output(folder: Path, records: Records, config: _ExperimentalConfig, ex
 
 
 def find_raw(folder: Path) -> Path:
-    """The folder of raw records: the given one, or the newest below it."""
+    """The folder of raw records: the given one, or the newest below it. Otherwise a trace of torch.profiler."""
+    trace = find_trace(folder)
     if not folder.is_dir():
-        raise NotAProfile(f"{folder} is not a folder; give one that a profiler of torch_npu wrote")
+        if trace is not None:
+            return trace
+        raise NotAProfile(f"{folder} is not a folder; give one that a profiler wrote, or a trace *.pt.trace.json")
     for depth in ("host/info.json", "*/host/info.json", "*/*/host/info.json"):
         found = [path.parent.parent for path in folder.glob(depth)]
         if found:
             return max(found, key=lambda path: path.stat().st_mtime)
+    if trace is not None:
+        return trace
     raise NotAProfile(f"{folder} holds no profile of torch_npu: no folder in it has a file host/info.json")
 
 
+def read_found(source: Path) -> Records:
+    """The records of what find_raw found."""
+    return read_trace(source) if source.is_file() else read_raw(source)
+
+
 def read_any(folder: str | os.PathLike[str]) -> Records:
-    return read_raw(find_raw(Path(folder)))
+    return read_found(find_raw(Path(folder)))
