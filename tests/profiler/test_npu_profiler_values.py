@@ -248,3 +248,19 @@ def test_a_file_that_is_no_trace_is_named(text, tmp_path, capsys):
     path.rename(tmp_path / "x.txt")
     assert advise.main([str(tmp_path / "x.txt")]) == 1
     assert "is not a folder" in capsys.readouterr().err
+
+
+def test_a_program_may_change_its_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(profiler.dynamic_profile, "_state", profiler.dynamic_profile._State())
+    handler = profiler.tensorboard_trace_handler("traces", "me", analyse_flag=False)
+    profiler.dynamic_profile.init("dynamic")
+    with torch.npu.profile("result"):
+        monkeypatch.chdir(tmp_path / "other")
+        torch.ones(2, device="npu").sin()
+    with profile(on_trace_ready=handler):
+        torch.ones(2, device="npu").sin()
+    assert {path.name for path in tmp_path.iterdir()} == {"dynamic", "other", "result", "traces"}
+    assert not list((tmp_path / "other").iterdir()) and profiler.dynamic_profile._state.path.is_file()
+    assert read_any(tmp_path / "result").info["python"] and read_any(tmp_path / "traces").tasks

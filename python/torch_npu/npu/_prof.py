@@ -92,7 +92,7 @@ class _Session:
     def init(self, path: str | os.PathLike[str]) -> None:
         if self.path is not None:
             raise RuntimeError("prof_init: a profile is open already; end it with prof_finalize(), or leave torch.npu.profile")
-        target = Path(path)
+        target = Path(path).absolute()  # the program may change its working directory
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:

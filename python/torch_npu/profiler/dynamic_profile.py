@@ -72,7 +72,7 @@ _state = _State()
 
 def init(path: str) -> None:
     """Names the folder of profiler_config.json. The file is written with defaults if it is missing."""
-    folder = Path(path)
+    folder = Path(path).absolute()  # the program may change its working directory
     file = folder / _NAME
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -206,7 +206,7 @@ def tensorboard_trace_handler(
     worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
     if os.sep in worker:
         raise ValueError(f"tensorboard_trace_handler: worker_name is part of a file name, and cannot be {worker!r}")
-    folder = Path(dir_name or ".")
+    folder = Path(dir_name or ".").absolute()  # the program may change its working directory
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
