@@ -264,3 +264,15 @@ def test_a_program_may_change_its_working_directory(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"dynamic", "other", "result", "traces"}
     assert not list((tmp_path / "other").iterdir()) and profiler.dynamic_profile._state.path.is_file()
     assert read_any(tmp_path / "result").info["python"] and read_any(tmp_path / "traces").tasks
+
+
+def test_the_shape_of_a_scalar_is_known(tmp_path):
+    tasks = [
+        Task("aclnnReduceSum", start_ns=1, inputs=[((2, 3), "FLOAT", "ND")], outputs=[((), "FLOAT", "ND")]),
+        Task("aclnnInplaceOne", start_ns=2, outputs=[((4,), "FLOAT", "ND")]),
+        Task("aclnnSin", start_ns=3),
+    ]
+    tables.kernel_details(tmp_path / "k.csv", Records(tasks=tasks), "ACL_AICORE_NONE")
+    columns = ("Input Shapes", "Input Data Types", "Output Shapes", "Output Data Types")
+    found = [tuple(row[name] for name in columns) for row in rows(tmp_path / "k.csv")]
+    assert found == [("2,3", "FLOAT", "", "FLOAT"), ("", "", "4", "FLOAT"), ("N/A",) * 4]

@@ -70,9 +70,13 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]])
 
 
 def tensors(task: Task, cells: Callable[[Any], Any] | None = None) -> list[str]:
-    """The six cells of a task's inputs and outputs. cells: tensor_cells, or ById(tensor_cells)."""
+    """The six cells of a task's inputs and outputs. cells: tensor_cells, or ById(tensor_cells).
+
+    They are N/A if the record has no tensors at all. The shape of a scalar is an empty cell."""
+    if not task.inputs and not task.outputs:
+        return [names.UNKNOWN] * 6
     cells = cells or tensor_cells
-    return [cell or names.UNKNOWN for row in (task.inputs, task.outputs) for cell in cells(row)]
+    return [cell for row in (task.inputs, task.outputs) for cell in cells(row)]
 
 
 def tensor_cells(row: Any) -> tuple[str, str, str]:
