@@ -342,6 +342,10 @@ def test_times_keep_their_last_digits(tmp_path):
                     _ExperimentalConfig())  # fmt: skip
     [output] = tmp_path.glob("*/ASCEND_PROFILER_OUTPUT")
     assert rows(output / "kernel_details.csv")[0]["Start Time(us)"] == "1795033580314951.117"
+    assert msprof.main(["--export=on", f"--output={tmp_path / 'x_ascend_pt'}"]) == 0
+    [summary] = tmp_path.glob("*/PROF_*/summary")
+    assert rows(summary / "op_summary.csv")[0]["Task Start Time(us)"] == "1795033580314951.117"
+    assert rows(summary / "task_time.csv")[0]["task_stop(us)"] == "1795033580314951.118"
 
 
 def test_steps_of_a_thousand_are_split(tmp_path):

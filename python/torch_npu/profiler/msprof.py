@@ -30,11 +30,6 @@ SUMMARY_COLUMNS = [
     *("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats", "Context ID"),
     *("aicore_time(us)", "total_cycles"),
 ]
-TASK_COLUMNS = [
-    *("Device_id", "kernel_name", "kernel_type", "stream_id", "task_id", "task_time(us)", "task_start(us)", "task_stop(us)"),
-]
-
-
 # Options of the vendor's command. The first ones have nothing to do here, the others ask for what is not offered.
 _NO_EFFECT = {
     "--model-id": "there are no offline models",
@@ -166,29 +161,21 @@ def write_summary(folder: Path, records: Records) -> None:
     tasks = sorted(records.tasks, key=lambda task: task.start_ns)
     kernels = [task for task in tasks if task.kind in ("kernel", "collective")]
     tables.write_csv(folder / "op_summary.csv", [*SUMMARY_COLUMNS, *extra], (_summary(task) + rest for task in kernels))
-    tables.write_csv(folder / "task_time.csv", TASK_COLUMNS, map(_task_time, tasks))
+    tables.task_time(folder / "task_time.csv", records.tasks)
     tables.op_statistic(folder / "op_statistic.csv", records.tasks)
     tables.api_statistic(folder / "api_statistic.csv", records.calls)
     if int(config.get("bits", 0)) & 0x40:
         tables.step_trace_time(folder / "step_trace.csv", records)
     if int(config.get("bits", 0)) & 0x10:
-        columns = ["Device_id", "Stream Id", "Task Id", "Hit Rate", "Victim Rate", "Op Name"]
-        unknown = [names.UNKNOWN] * 2
-        rows = ([task.device, task.stream, task.task, *unknown, names.shown(task)] for task in kernels)
-        tables.write_csv(folder / "l2_cache.csv", columns, rows)
+        tables.l2_rates(folder / "l2_cache.csv", kernels)
 
 
 def _summary(task: Any) -> list[Any]:
     unknown, shown = names.UNKNOWN, names.shown(task)
     wait = tables.us(max(task.start_ns - task.enqueue_ns, 0)) if task.enqueue_ns else unknown
     head = [task.device, unknown, unknown, task.task, task.stream, unknown, shown, names.operator_type(task), "dynamic"]
-    times = [names.core(task), f"{task.start_ns / 1000:.3f}", tables.us(task.end_ns - task.start_ns), wait]
+    times = [names.core(task), tables.stamp(task.start_ns), tables.us(task.end_ns - task.start_ns), wait]
     return [*head, *times, unknown, "NO", unknown, *tables.tensors(task), unknown]
-
-
-def _task_time(task: Any) -> list[Any]:
-    head = [task.device, names.shown(task), names.core(task), task.stream, task.task]
-    return [*head, tables.us(task.end_ns - task.start_ns), f"{task.start_ns / 1000:.3f}", f"{task.end_ns / 1000:.3f}"]
 
 
 if __name__ == "__main__":
