@@ -276,3 +276,13 @@ def test_the_shape_of_a_scalar_is_known(tmp_path):
     columns = ("Input Shapes", "Input Data Types", "Output Shapes", "Output Data Types")
     found = [tuple(row[name] for name in columns) for row in rows(tmp_path / "k.csv")]
     assert found == [("2,3", "FLOAT", "", "FLOAT"), ("", "", "4", "FLOAT"), ("N/A",) * 4]
+
+
+def test_a_task_in_two_layers_has_one_arrow(tmp_path):
+    task = Task("aclnnUnique", thread=1, enqueue_ns=10, start_ns=20, end_ns=30, correlation=1)
+    write_raw(tmp_path, Records(tasks=[task], calls=[Call("aclnnUnique", 1, 5, 15, 1)]))
+    assert msprof.main(["--export=on", f"--output={tmp_path}"]) == 0
+    events = json.loads((tmp_path / "timeline" / "msprof_0.json").read_text())["traceEvents"]
+    bars = [msprof.LAYERS[event["pid"] - 1] for event in events if event["ph"] == "X"]
+    assert bars == ["AscendCL", "Task Scheduler", "AI CPU"]
+    assert [(event["ph"], event["pid"]) for event in events if event["ph"] in "sf"] == [("s", 2), ("f", 3)]
