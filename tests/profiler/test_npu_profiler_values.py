@@ -286,3 +286,10 @@ def test_a_task_in_two_layers_has_one_arrow(tmp_path):
     bars = [msprof.LAYERS[event["pid"] - 1] for event in events if event["ph"] == "X"]
     assert bars == ["AscendCL", "Task Scheduler", "AI CPU"]
     assert [(event["ph"], event["pid"]) for event in events if event["ph"] in "sf"] == [("s", 2), ("f", 3)]
+
+
+def test_the_page_shows_short_times_exactly(tmp_path):
+    start = 1_795_033_580_314_951_117
+    write_raw(tmp_path, Records(tasks=[Task("aclnnAdd", start_ns=start, end_ns=start + 1400)]))
+    assert advise.main([str(tmp_path), "--html", str(tmp_path / "page.html")]) == 0
+    assert "aclnnAdd: 1.4 us at 0.0" in (tmp_path / "page.html").read_text()

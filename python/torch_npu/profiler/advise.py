@@ -102,8 +102,9 @@ def _tracks(records: Records) -> list[tuple[str, list[tuple[float, float, str]]]
     rows += [(f"Thread {row.thread}", row.start_ns, row.end_ns, row.name) for row in _outermost(records)]
     rows += [(f"NPU {task.device} stream {task.stream}", task.start_ns, task.end_ns, names.shown(task)) for task in records.tasks]
     rows.sort(key=lambda row: row[1] - row[2])
+    base = records.span()[0]  # a float of microseconds since 1970 would lose digits
     for track, start, end, name in rows[:_MOST_BARS]:
-        tracks[track].append((start / 1000, end / 1000, name))
+        tracks[track].append(((start - base) / 1000, (end - base) / 1000, name))
     return sorted(tracks.items())
 
 
