@@ -6,8 +6,8 @@
         train(batch)
         profile.end()     # after the tenth step: writes the trace and calls sys.exit()
 
-profile_type: TORCH records with torch.autograd.profiler, ASCEND_PROFILER with torch_npu.profiler, CANN and GE with
-torch.npu.profile. None records nothing and does not end the program. All calls of Profile return the same object.
+profile_type: TORCH records with torch.autograd.profiler (use_npu=False: the host only), ASCEND_PROFILER with torch_npu.profiler,
+CANN and GE with torch.npu.profile. None records nothing and does not end the program. All calls of Profile return one object.
 Environment variables: PROFILE_START_STEP replaces start_step; PROFILE_TYPE is used if profile_type is None.
 """
 
@@ -72,7 +72,8 @@ class _Profile:
         if profile_type:
             os.makedirs(save_path, exist_ok=True)
         if profile_type == "TORCH":
-            self.prof = torch.autograd.profiler.profile(**{"record_shapes": record_shape, **kwargs})
+            use_npu = use_npu and not kwargs.get("use_cuda", False)
+            self.prof = torch.autograd.profiler.profile(**{"record_shapes": record_shape, "use_npu": use_npu, **kwargs})
         elif profile_type in ("CANN", "GE"):
             self.prof = torch.npu.profile(save_path, **{"use_e2e_profiler": False, **kwargs})
         elif profile_type == "ASCEND_PROFILER":
