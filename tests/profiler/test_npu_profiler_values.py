@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import sqlite3
 
 import pytest
@@ -293,3 +294,11 @@ def test_the_page_shows_short_times_exactly(tmp_path):
     write_raw(tmp_path, Records(tasks=[Task("aclnnAdd", start_ns=start, end_ns=start + 1400)]))
     assert advise.main([str(tmp_path), "--html", str(tmp_path / "page.html")]) == 0
     assert "aclnnAdd: 1.4 us at 0.0" in (tmp_path / "page.html").read_text()
+
+
+def test_the_advisor_names_the_profile_that_it_reads(tmp_path, capsys):
+    for rank in range(2):
+        write_raw(tmp_path / f"{rank}_ascend_pt" / "PROF_1", Records(tasks=[Task("aclnnAdd", start_ns=1, end_ns=2)]))
+        os.utime(tmp_path / f"{rank}_ascend_pt" / "PROF_1", ns=(rank, rank))
+    assert advise.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().err == f"profile: {tmp_path / '1_ascend_pt' / 'PROF_1'}\n"

@@ -44,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (NotAProfile, OSError) as error:
         print(f"advise: {error.strerror if isinstance(error, OSError) and error.strerror else error}", file=sys.stderr)
         return 1
+    print(f"profile: {source}", file=sys.stderr)  # the newest of several
     if options.json:
         print(json.dumps(summary(records, found), indent=1))
     else:
