@@ -8,7 +8,17 @@ import sqlite3
 import pytest
 import torch
 from torch_npu import profiler
-from torch_npu.profiler import _ExperimentalConfig, advise, database, findings, msprof, names, profile, tables
+from torch_npu.profiler import (
+    _ExperimentalConfig,
+    advise,
+    database,
+    findings,
+    msprof,
+    names,
+    profile,
+    tables,
+    torch_trace,
+)
 from torch_npu.profiler.folder import read_any, write_ascend_pt
 from torch_npu.profiler.records import Call, Memory, NotAProfile, Operator, Records, Step, Task, read_raw, write_raw
 
@@ -302,3 +312,27 @@ def test_the_advisor_names_the_profile_that_it_reads(tmp_path, capsys):
         os.utime(tmp_path / f"{rank}_ascend_pt" / "PROF_1", ns=(rank, rank))
     assert advise.main([str(tmp_path)]) == 0
     assert capsys.readouterr().err == f"profile: {tmp_path / '1_ascend_pt' / 'PROF_1'}\n"
+
+
+def test_copies_are_no_kernels_in_the_folder_of_a_torch_profiler(tmp_path):
+    both = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
+    handler = profiler.tensorboard_trace_handler(str(tmp_path), "me")
+    with torch.profiler.profile(activities=both, on_trace_ready=handler):
+        torch.ones(4, device="npu").zero_().sin().cpu()
+    tasks = {(task.name, task.kind, task.direction, task.stream) for task in read_any(tmp_path).tasks}
+    assert ("aclrtMemcpy", "copy", "DtoH", -1) in tasks and ("aclnnSin", "kernel", "", 0) in tasks
+    [table] = tmp_path.glob("*/*/kernel_details.csv")
+    assert not [row["Name"] for row in rows(table) if "Mem" in row["Name"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("Memcpy HtoD (aclrtMemcpyAsync)", ("aclrtMemcpyAsync", "copy", "HtoD")),
+        ("Memset (aclrtMemsetAsync)", ("aclrtMemsetAsync", "fill", "")),
+        ("HcclAllReduce", ("HcclAllReduce", "collective", "")),
+        ("aclnnAdd", ("aclnnAdd", "kernel", "")),
+    ],
+)
+def test_names_of_tasks_in_profiles_of_torch(name, task):
+    assert torch_trace.task_of(name) == task

@@ -19,6 +19,7 @@ from ..npu.mstx import mstx
 from . import _records
 from .ranks import rank
 from .records import KERNEL, Call, Mark, Memory, Operator, Records, Shared, Step, Task
+from .torch_trace import stream_of, task_of
 
 _PYTHON = re.compile(r".*\.py\(\d+\): |<|nn\.Module: ")
 
@@ -184,11 +185,13 @@ def _operator(event: Any, shared: Shared, callers: dict[Any, str]) -> Operator:
 
 
 def _device_task(event: Any) -> Task:
+    name, kind, direction = task_of(event.name())
     return Task(
-        event.name(),
-        KERNEL,
+        name,
+        kind,
         max(event.device_index(), 0),
-        event.device_resource_id(),
+        stream_of(event.device_resource_id()),
+        direction=direction,
         start_ns=event.start_ns(),
         end_ns=event.end_ns(),
         correlation=event.correlation_id(),

@@ -17,10 +17,21 @@ from .records import COLLECTIVE, COPY, FILL, KERNEL, Call, NotAProfile, Operator
 
 _SUFFIXES = (".json", ".json.gz")
 _OPERATORS = {"cpu_op": "operator", "user_annotation": "annotation", "python_function": "python"}
-_TASKS = {"kernel": KERNEL, "gpu_memcpy": COPY, "gpu_memset": FILL}
+_TASKS = {"kernel", "gpu_memcpy", "gpu_memset"}
 _COPY = re.compile(r"Mem(?:cpy (\w+)|set) \((.+)\)")
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 _FIRST_ROW_WITHOUT_STREAM = 100_000  # of kineto_profiler.cpp
+
+
+def task_of(name: str) -> tuple[str, str, str]:
+    """The name, the kind and the direction of a task that has the given name in torch's profile."""
+    if copy := _COPY.fullmatch(name):
+        return copy[2], COPY if copy[1] else FILL, copy[1] or ""
+    return name, COLLECTIVE if name.startswith("Hccl") else KERNEL, ""
+
+
+def stream_of(row: int) -> int:
+    return -1 if row >= _FIRST_ROW_WITHOUT_STREAM else row
 
 
 def find_trace(path: Path) -> Path | None:
@@ -52,7 +63,7 @@ class _Reader:
     def _add(self, event: dict[str, Any], category: Any, given: dict[str, Any]) -> None:
         records, name = self.records, self._shared(str(event["name"]))
         if category in _TASKS:
-            records.tasks.append(self._task(event, name, _TASKS[category], given))
+            records.tasks.append(self._task(event, name, given))
         elif category == "privateuse1_runtime":
             records.calls.append(Call(name, int(event["tid"]), *self._times(event), int(given.get("correlation", 0))))
         elif category in _OPERATORS and (step := _STEP.fullmatch(name)):
@@ -71,17 +82,14 @@ class _Reader:
         times = self._times(event)
         return Operator(name, int(event["tid"]), *times, kind, shapes, dtypes, sequence=sequence, id=number)
 
-    def _task(self, event: dict[str, Any], name: str, kind: str, given: dict[str, Any]) -> Task:
+    def _task(self, event: dict[str, Any], name: str, given: dict[str, Any]) -> Task:
         start, end = self._times(event)
-        direction = ""
-        if copy := _COPY.fullmatch(name):
-            direction, name = copy[1] or "", copy[2]
-        row = int(given.get("stream", 0))
+        name, kind, direction = task_of(name)
         return Task(
             name,
-            COLLECTIVE if name.startswith("Hccl") else kind,
+            kind,
             int(given.get("device", 0)),
-            -1 if row >= _FIRST_ROW_WITHOUT_STREAM else row,
+            stream_of(int(given.get("stream", 0))),
             enqueue_ns=start - int(given.get("wait (ns)", 0)),
             start_ns=start,
             end_ns=end,
