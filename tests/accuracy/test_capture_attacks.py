@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import torch
 import torch_npu  # noqa: F401
 from torch.utils.checkpoint import checkpoint
 from torch_npu import _C
-from torch_npu.capture import Capture
+from torch_npu.capture import Capture, JsonWriter
 
 pytest.importorskip("h5py")
 
@@ -296,3 +298,22 @@ def test_an_empty_capture_and_one_after_another(records):
         with pytest.raises(RuntimeError, match="active already"):
             Capture(Records()).start()
     assert records.all
+
+
+@pytest.mark.parametrize("number", [errno.EMLINK, errno.EPERM])
+def test_equal_tensors_are_files_of_their_own_where_links_are_refused(tmp_path, monkeypatch, number):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    x = torch.ones(3).npu()
+    with Capture(JsonWriter(tmp_path), operators="neg") as capture:
+        for _ in range(2):
+            torch.neg(x)
+    assert capture.failure is None
+    data = json.loads((tmp_path / "dump.json").read_text())["data"]
+    assert list(data) == ["Aten.neg.0.forward", "Aten.neg.1.forward"]
+    for name in data:
+        told = data[name]["output"][0]
+        assert (told["Max"], told["shape"], told["requires_grad"]) == (-1, [3], False)
+        assert torch.load(tmp_path / "dump_tensor_data" / told["data_name"]).tolist() == [-1] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import hashlib
 import json
 import math
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..tools.report import write_text
 from ._record import Record, TensorValue, statistics_of
 
 
@@ -24,7 +26,7 @@ class JsonWriter:
         self._tensors = self.folder / "dump_tensor_data" if tensors else None
         (self._tensors or self.folder).mkdir(parents=True, exist_ok=True)
         self._counts: collections.Counter[tuple[str, bool]] = collections.Counter()
-        self._data: dict[str, Any] = {}
+        self._entries: list[str] = []  # the members of "data", encoded
         self._files: dict[tuple[Any, ...], Path] = {}
 
     def write(self, record: Record) -> None:
@@ -33,10 +35,10 @@ class JsonWriter:
         name = f"Aten.{record.name}.{count}.{'backward' if record.backward else 'forward'}"
         inputs = [self._value(f"{name}.input.{i}", item) for i, item in enumerate(record.inputs.values())]
         outputs = [self._value(f"{name}.output.{i}", item) for i, item in enumerate(record.outputs.values())]
-        if record.backward:
-            self._data[name] = {"input": inputs, "output": outputs}
-        else:
-            self._data[name] = {"input_args": inputs, "input_kwargs": {}, "output": outputs}
+        entry: dict[str, Any] = {"input": inputs} if record.backward else {"input_args": inputs, "input_kwargs": {}}
+        entry["output"] = outputs
+        # json.dumps with an indent does not use the encoder in C: it took longer than everything else here.
+        self._entries.append(f"{json.dumps(name)}: {json.dumps(entry)}")
 
     def close(self) -> None:
         content = {
@@ -44,11 +46,10 @@ class JsonWriter:
             "level": "L1",
             "framework": "pytorch",
             "dump_data_dir": str(self._tensors.absolute()) if self._tensors else None,
-            "data": self._data,
         }
-        part = self.folder / "dump.json.part"
-        part.write_text(json.dumps(content, indent=1))
-        part.replace(self.folder / "dump.json")
+        head = json.dumps(content).removesuffix("}")
+        entries = ",\n".join(self._entries)
+        write_text(self.folder / "dump.json", f'{head}, "data": {{\n{entries}\n}}}}\n')
 
     def _value(self, name: str, value: Any) -> Any:
         if isinstance(value, TensorValue):
@@ -78,8 +79,9 @@ class JsonWriter:
         known = self._files.get(key)
         path.unlink(missing_ok=True)
         if known is not None:
-            os.link(known, path)
-            return
+            with contextlib.suppress(OSError):  # no links on this file system, or too many to one file
+                os.link(known, path)
+                return
         try:
             torch.save(value.data, path)
         except RuntimeError as error:

@@ -15,7 +15,7 @@ import html
 import json
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,23 +90,17 @@ def write_text(path: Path, text: str) -> None:
     """Writes a file by renaming a complete one. OSError names the path."""
     folder = path.parent
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=folder)
+        name = folder / f".{path.name[:200]}.{secrets.token_hex(4)}"
+        handle = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
-            os.chmod(name, 0o666 & ~_umask())
             os.replace(name, path)
         except BaseException:
             os.unlink(name)
             raise
     except OSError as error:
         raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from None
-
-
-def _umask() -> int:
-    now = os.umask(0)
-    os.umask(now)
-    return now
 
 
 def _escaped(value: Any) -> str:
