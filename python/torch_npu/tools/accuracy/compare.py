@@ -23,7 +23,11 @@ from .runs import Op, Run, Value
 from .verdict import Judgement, coarser, judge
 
 # Pairs of types that the dumps of two devices have for the same tensor.
-_SAME_KIND = ({"float32", "float16", "bfloat16", "float64"}, {"int32", "int64"}, {"complex64", "complex128", "complex32"})
+_SAME_KIND = (
+    {"float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2"},
+    {"int32", "int64"},
+    {"complex64", "complex128", "complex32"},
+)
 _FEW = 0.01
 Measure = Callable[[np.ndarray, np.ndarray], tuple[str, str]]  # of a user's script
 

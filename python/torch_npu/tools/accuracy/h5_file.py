@@ -33,6 +33,8 @@ DATA_TYPES = {
     16: "complex32",
     17: "complex64",
     18: "complex128",
+    22: "float8_e5m2",
+    23: "float8_e4m3fn",
 }
 _TENSOR = 0
 
@@ -105,7 +107,8 @@ def _value(path: Path, name: str, item: Any) -> Value:
         except (OSError, RuntimeError) as error:
             reason = str(error).splitlines()[0][:160]
             raise AccuracyError(UNREADABLE, f"{path}: {item.name} cannot be read; the file may be cut off ({reason})") from None
-
+        if type_name == "uint8" and values.dtype == np.int8:  # the layout has no uint8
+            values = values.view(np.uint8)
         if not is_tensor or not in_memory_order(device, item.shape, stride):
             return values
         flat = np.ascontiguousarray(values).reshape(-1)

@@ -22,6 +22,8 @@ LIMITS: dict[str, tuple[float, float, float]] = {
     "float32": (2.0**-23, 64, 1024),
     "float16": (2.0**-10, 4, 16),
     "bfloat16": (2.0**-7, 4, 16),
+    "float8_e4m3fn": (2.0**-3, 1, 2),
+    "float8_e5m2": (2.0**-2, 1, 2),
 }
 _PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 STATES = ("pass", "warning", "error")
