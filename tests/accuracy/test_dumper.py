@@ -1,5 +1,6 @@
 """torch.utils.dumper: files, replays, overflows, and what happens where it cannot write."""
 
+import csv
 import json
 import os
 import signal
@@ -7,11 +8,13 @@ import subprocess
 import sys
 import textwrap
 import types
+import warnings
 
 import pytest
 import torch
 import torch_npu  # noqa: F401
 from torch_npu.capture._hdf5 import tensor_of
+from torch_npu.tools.accuracy import cli
 from torch_npu.tools.accuracy.runs import open_run
 
 h5py = pytest.importorskip("h5py")
@@ -244,3 +247,44 @@ def test_operators_of_a_graph_capture_are_left_out_with_a_warning(tmp_path):
     graph.replay()
     assert y.tolist() == [2, 2, 2, 2]
     assert "add" in entries(tmp_path / "g.h5")
+
+
+def test_an_optimizer_in_the_block_gives_one_warning(tmp_path):
+    model = torch.nn.Linear(2, 2).npu()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.warns(UserWarning, match="SGD.step.. runs in the block") as told:
+        with torch.utils.dumper(use_dump=True, dump_path=tmp_path / "x.h5"):
+            model(torch.ones(1, 2).npu()).sum().backward()
+            optimizer.step()
+            optimizer.step()
+        optimizer.step()
+    assert len(told) == 1
+    with warnings.catch_warnings(), torch.utils.dumper(use_dump=True, dump_path=tmp_path / "y.h5"):
+        warnings.simplefilter("error")
+        torch.ones(2) + 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.step()
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_the_smallest_step_of_eight_bits_agrees(dtype, tmp_path, capsys):
+    golden = torch.tensor([1.0, 2, 3, 4]).to(dtype)
+    mine = (golden.view(torch.uint8) + torch.tensor([1, 0, 0, 0], dtype=torch.uint8)).view(dtype)
+    for name, x in (("golden", golden), ("mine", mine)):
+        with torch.utils.dumper(use_dump=True, dump_path=tmp_path / f"{name}.h5", operators="clone"):
+            torch.clone(x)
+    words = ["compare", "-m", str(tmp_path / "mine.h5"), "-g", str(tmp_path / "golden.h5"), "-out", str(tmp_path)]
+    assert cli.main(words) == 0, capsys.readouterr()
+
+
+def test_bytes_above_127_are_compared_as_they_are(tmp_path, capsys):
+    for name, value in (("golden", 250), ("mine", 251)):
+        with torch.utils.dumper(use_dump=True, dump_path=tmp_path / f"{name}.h5", operators="clone"):
+            torch.clone(torch.full((4,), value, dtype=torch.uint8).npu())
+    words = ["compare", "-m", str(tmp_path / "mine.h5"), "-g", str(tmp_path / "golden.h5"), "-out", str(tmp_path)]
+    assert cli.main(words) == 1, capsys.readouterr()
+    (path,) = tmp_path.glob("result_*.csv")
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["StandardDeviation"] for row in rows} == {"(251.000;0.000),(250.000;0.000)"}

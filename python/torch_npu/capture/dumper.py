@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from .. import _C
 from ..tools.accuracy.names import SAME_ARGUMENT, SAME_OPERATOR
@@ -75,6 +76,7 @@ class dumper:
                 self._problem = str(error)
         self._capture: Capture | None = None
         self._replay: Replay | None = None
+        self._hook: Any = None
 
     @property
     def path(self) -> str | None:
@@ -119,6 +121,7 @@ class dumper:
             self._capture = None
             writer.close()
             raise
+        self._hook = register_optimizer_step_pre_hook(self._warn_of_optimizer)
         if not self._overflow:
             print(f"torch.utils.dumper writes {self._path}", file=sys.stderr, flush=True)
 
@@ -126,11 +129,26 @@ class dumper:
         capture, self._capture = self._capture, None
         if capture is None:
             return
+        self._remove_hook()
         try:
             capture.stop()
         finally:
             if self._replay is not None:
                 self._replay.close()
+
+    def _warn_of_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Once."""
+        self._remove_hook()
+        name = type(optimizer).__name__
+        advice = "leave the optimizer outside the block and dump one step"
+        warnings.warn(
+            f"torch.utils.dumper: {name}.step() runs in the block, so its operators are dumped too; {advice}", stacklevel=3
+        )
+
+    def _remove_hook(self) -> None:
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook.remove()
 
     def _warn(self) -> None:
         many = torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
