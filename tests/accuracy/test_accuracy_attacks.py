@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -178,3 +179,37 @@ assert writer.count == 46
 @pytest.mark.full
 def test_a_stream_that_is_idle_does_not_hold_the_queue_for_ever():
     subprocess.run([sys.executable, "-c", IDLE_STREAM], check=True, timeout=300)
+
+
+FULL = """
+import resource, torch, torch_npu
+from torch_npu.accuracy import PrecisionDebugger
+from torch_npu.capture import Capture, JsonWriter
+x = torch.randn(1 << 18)  # a file of one tensor fits, one of three does not, nor one of the next tensor
+y = torch.randn(1 << 19)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1200 << 10, 1200 << 10))
+with Capture(JsonWriter("json"), operators="neg"):
+    torch.neg(x), torch.neg(y), torch.neg(x)
+with torch.utils.dumper(use_dump=True, dump_path="x.h5", operators="neg"):
+    torch.neg(x), torch.neg(y)
+debugger = PrecisionDebugger(task="tensor", dump_path="debugger")
+debugger.start()
+torch.neg(x), torch.neg(y), torch.neg(x)
+debugger.stop()
+print("went on")
+"""
+
+
+def test_a_full_disk_leaves_whole_files_only(tmp_path):
+    pytest.importorskip("h5py")
+    done = subprocess.run([sys.executable, "-c", FULL], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
+    told = done.stderr.splitlines()
+    assert len(told) == 4 and all("cannot be written" in line and "program goes on" in line for line in (told[0], *told[2:]))
+    assert "x.h5 cannot be written and is not readable: File too large" in told[2]
+    for folder in ("json", "debugger/step0/rank0"):
+        files = {path.name for path in (tmp_path / folder / "dump_tensor_data").iterdir()}
+        data = json.loads((tmp_path / folder / "dump.json").read_text())["data"]
+        named = set(re.findall(r"'data_name': '([^']+)'", str(data)))
+        assert len(files) == 2 and named == files
+        assert all(torch.load(tmp_path / folder / "dump_tensor_data" / name).shape == (1 << 18,) for name in files)

@@ -134,20 +134,26 @@ class Output:
         told["requires_grad"] = requires_grad
         if plain and self._config.summary_mode == "md5":
             told["md5"] = f"{zlib.crc32(_bytes(value)):08x}"
-        if plain and self._tensors is not None:
+        if plain and self._tensors is not None and self._save(self._tensors / f"{name}.pt", value):
             told["data_name"] = f"{name}.pt"
-            self._save(self._tensors / f"{name}.pt", value)
         return told
 
-    def _save(self, path: Path, value: torch.Tensor) -> None:
+    def _save(self, path: Path, value: torch.Tensor) -> bool:
+        """Whether the file is whole. The first failure ends the writing of tensors."""
+        if self._failed:
+            return False
+        host = value.cpu().contiguous().clone()
         try:
-            torch.save(value.cpu().contiguous().clone(), path)
+            torch.save(host, path)
         except (OSError, RuntimeError) as error:
-            if not self._failed:
-                self._failed = True
-                reason = str(error).splitlines()[0]
-                told = f"torch_npu: {path} cannot be written; is the disk full? ({reason}); the program goes on"
-                print(told, file=sys.stderr, flush=True)
+            self._failed = True
+            path.unlink(missing_ok=True)
+            reason = str(error).splitlines()[0]
+            told = (
+                f"torch_npu: {path} cannot be written; is the disk full? ({reason}); no more tensors are, and the program goes on"
+            )
+            print(told, file=sys.stderr, flush=True)
+        return not self._failed
 
     def write(self) -> None:
         for told, numbers in self._pending:

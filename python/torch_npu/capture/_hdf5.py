@@ -10,10 +10,12 @@ file is JSON: the module and the Python line by the sequence number.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,26 @@ class Hdf5Writer:
         self._descriptor: int = self._file.id.get_vfd_handle()
 
     def write(self, record: Record) -> None:
+        with self._naming_the_file():
+            self._write(record)
+
+    def close(self) -> None:
+        with self._naming_the_file():
+            try:
+                self._file.attrs["Places"] = json.dumps(self._places)
+            finally:
+                self._file.close()
+
+    @contextlib.contextmanager
+    def _naming_the_file(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RuntimeError) as error:  # h5py has either for a full disk
+            number = getattr(error, "errno", None)
+            reason = os.strerror(number) if number else str(error).split("\n")[0]
+            raise OSError(f"{self.path} cannot be written and is not readable: {reason}") from None
+
+    def _write(self, record: Record) -> None:
         place = f"/{record.name}/{record.sequence}"
         if record.module or record.line:
             self._places[record.sequence] = record.module, record.line
@@ -81,12 +103,6 @@ class Hdf5Writer:
             self._file.require_group(f"{place}/{side}")
             for name, value in values.items():
                 self._put(f"{place}/{side}/{name}", name, value, record.types.get(name, ""))
-
-    def close(self) -> None:
-        try:
-            self._file.attrs["Places"] = json.dumps(self._places)
-        finally:
-            self._file.close()
 
     def forget(self) -> None:
         """In the child of a fork: what it still writes to the file is lost."""

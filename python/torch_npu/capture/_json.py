@@ -82,11 +82,14 @@ class JsonWriter:
             with contextlib.suppress(OSError):  # no links on this file system, or too many to one file
                 os.link(known, path)
                 return
+        reason = ""
         try:
             torch.save(value.data, path)
-        except RuntimeError as error:
+        except (OSError, RuntimeError) as error:
             reason = str(error).split("\n")[0]
-            raise OSError(f"{path} cannot be written; is the disk full? ({reason})") from None
+        if reason:  # not in the handler: the exception holds the open file
+            path.unlink(missing_ok=True)
+            raise OSError(f"{path} cannot be written; is the disk full? ({reason})")
         self._files[key] = path
 
 
