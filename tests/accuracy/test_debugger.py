@@ -192,3 +192,37 @@ def test_a_full_disk_is_a_sentence_and_the_program_goes_on(tmp_path, monkeypatch
     told = capfd.readouterr().err
     assert "dump.json cannot be written: No space left on device; the program goes on" in told
     assert ".pt cannot be written; is the disk full?" in told and "step1" in told
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor", "overflow_check"])
+def test_a_graph_capture_is_left_out_with_a_warning(tmp_path, task):
+    x, layer, graph = torch.ones(4).npu(), torch.nn.ReLU(), torch.npu.NPUGraph()
+    debugger = PrecisionDebugger(task=task, dump_path=tmp_path, level="mix")
+    debugger.start()
+    with torch.npu.graph(graph):
+        y = layer(x * 2)
+    torch.add(x, 1)
+    with pytest.warns(UserWarning, match="inside a graph capture were not recorded"):
+        debugger.stop()
+    graph.replay()
+    assert y.tolist() == [2] * 4
+    data = json.loads((tmp_path / "step0" / "rank0" / "dump.json").read_text())["data"]
+    assert list(data) == ([] if task == "overflow_check" else ["Torch.add.0.forward"])
+    assert task == "overflow_check" or data["Torch.add.0.forward"]["output"][0]["Max"] == 2
+
+
+def test_a_stop_inside_a_graph_capture_is_a_sentence(tmp_path, capfd):
+    x, graph = torch.ones(4).npu(), torch.npu.NPUGraph()
+    debugger = PrecisionDebugger(task="statistics", dump_path=tmp_path)
+    debugger.start()
+    torch.add(x, 1)
+    with torch.npu.graph(graph):
+        debugger.stop()
+        y = x * 2
+    graph.replay()
+    assert y.tolist() == [2] * 4
+    assert "statistics are missing" in capfd.readouterr().err
+    debugger.start()
+    debugger.stop()
+    data = json.loads((tmp_path / "step0" / "rank0" / "dump.json").read_text())["data"]
+    assert data["Torch.add.0.forward"]["output"][0]["Max"] == 2

@@ -19,6 +19,7 @@ import os
 import random
 import sys
 import traceback
+import warnings
 from typing import Any
 
 import torch
@@ -128,6 +129,7 @@ class _Recorder:
         self._in_scope = not config.scope
         self._overflows = 0
         self._installed = False
+        self._skipped = 0  # calls inside a graph capture
         self.active = False
 
     def open(self) -> None:
@@ -147,10 +149,13 @@ class _Recorder:
         if torch.overrides._get_current_function_mode() is self._mode:  # else a mode was entered later; ours is idle below it
             self._mode.__exit__(None, None, None)
             self._installed = False
+        if self._skipped:
+            warnings.warn(f"{self._skipped} calls inside a graph capture were not recorded", stacklevel=3)
+            self._skipped = 0
         self._output.write()
 
     def function(self, base: str, function: Any, args: Any, kwargs: Any) -> Any:
-        if self._config.level == "L0":
+        if self._config.level == "L0" or self._is_in_graph():
             return function(*args, **kwargs)
         before = self._output.snapshot((args, kwargs)) if _writes(base, function, args, kwargs) else None
         edges = self._edges((args, kwargs))
@@ -163,8 +168,14 @@ class _Recorder:
         return result
 
     def _entered(self, module: torch.nn.Module, name: str, inputs: Any) -> None:
-        if self._config.level != "L1":
+        if self._config.level != "L1" and not self._is_in_graph():
             self._module_inputs[name] = self._output.snapshot(inputs), self._edges(inputs), self._modules.call
+
+    def _is_in_graph(self) -> bool:
+        """The work of a captured stream is recorded and does not run, so there is nothing to read."""
+        captured = torch.npu.is_current_stream_capturing()
+        self._skipped += captured
+        return captured
 
     def _left(self, module: torch.nn.Module, name: str, inputs: Any, outputs: Any) -> None:
         if name in self._module_inputs and self.active:
@@ -196,7 +207,7 @@ class _Recorder:
         seen: dict[str, dict[int, torch.Tensor]] = {"input": {}, "output": {}}
 
         def note(side: str, place: int, gradient: torch.Tensor) -> None:
-            if not self.active:
+            if not self.active or self._is_in_graph():
                 return
             seen[side][place] = gradient
             with torch._C.DisableTorchFunction():

@@ -156,10 +156,14 @@ class Output:
         return not self._failed
 
     def write(self) -> None:
-        for told, numbers in self._pending:
-            for key, number in zip(_NUMBERS, numbers.tolist(), strict=True):
-                told[key] = number if math.isfinite(number) else str(number)
-        self._pending.clear()
+        try:
+            for told, numbers in self._pending:
+                for key, number in zip(_NUMBERS, numbers.tolist(), strict=True):
+                    told[key] = number if math.isfinite(number) else str(number)
+            self._pending.clear()
+        except RuntimeError as error:  # a graph capture is open, or an operator has failed
+            reason = str(error).splitlines()[0]
+            print(f"torch_npu: statistics are missing: {reason}; the program goes on", file=sys.stderr, flush=True)
         content = {
             "task": "tensor" if self._tensors else self._config.task,
             "level": self._config.level,
