@@ -174,6 +174,27 @@ def test_a_folder_gets_a_file_with_the_time_as_its_name(tmp_path, capfd):
     assert dump.path in capfd.readouterr().err
 
 
+def test_a_replay_says_which_calls_are_not_in_the_file(tmp_path, capfd):
+    path = tmp_path / "golden.h5"
+    x = torch.ones(2).npu()
+    with torch.utils.dumper(use_dump=True, dump_path=path):
+        torch.neg(x)
+    for call, words in (
+        (lambda: torch.exp(torch.neg(x)), "1 of 2 calls are not in"),
+        (lambda: torch.exp(x), "no call is in"),
+        (lambda: torch.neg(x[:1]), "no call is in"),
+    ):
+        with torch.utils.dumper(use_dump=True, load_file_path=path, dump_path=tmp_path / "mine.h5", operators="neg|exp"):
+            call()
+        assert words in capfd.readouterr().err
+    with h5py.File(path, "a") as file:
+        del file["neg"]["1"]["input"]
+        file["neg/2"], file["exp/3/input"] = 1, 2
+    with torch.utils.dumper(use_dump=True, load_file_path=path, dump_path=tmp_path / "mine.h5", operators="neg|exp"):
+        assert torch.exp(torch.neg(x)).isfinite().all()
+    assert "no call is in" in capfd.readouterr().err
+
+
 def test_where_it_cannot_dump_it_says_so_and_the_program_goes_on(tmp_path, capfd):
     full = tmp_path / "full.h5"
     full.symlink_to("/dev/full")

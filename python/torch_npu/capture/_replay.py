@@ -6,6 +6,7 @@ same sizes. The tensors of the call are overwritten; expanded ones once per elem
 
 from __future__ import annotations
 
+import collections
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ class Replay:
         try:
             self._file = h5py.File(path, "r")
             entries = read_entries(self._file)
-        except OSError as error:
+        except (OSError, RuntimeError, KeyError) as error:
             raise OSError(f"cannot read {path}: {error}; dump it again") from None
-        self._acl = with_acl_dump
+        self._path, self._acl = path, with_acl_dump
+        self._loaded = 0
+        self._missed: collections.Counter[str] = collections.Counter()  # calls that ran with their own inputs
         self._open: dict[str, list[tuple[int, Any]]] = {}
         for name, numbers in entries.items():
             groups = [(number, self._file[name][str(number)]) for number in numbers]
@@ -37,14 +40,27 @@ class Replay:
 
     def close(self) -> None:
         self._file.close()
+        missed = sum(self._missed.values())
+        if not missed:
+            return
+        names = ", ".join(name for name, _ in self._missed.most_common(5)) + (", ..." if len(self._missed) > 5 else "")
+        told = f"{missed} of {self._loaded + missed} calls are not in {self._path} and had their own inputs: {names}"
+        if not self._loaded:
+            told = f"no call is in {self._path}; is it a dump of this model with inputs of these sizes?"
+        print(f"torch.utils.dumper: {told}", file=sys.stderr, flush=True)
 
     def before(self, name: str, backward: bool, values: dict[str, Any]) -> int:
         """Writes the inputs. Returns the number of the entry in the file, or 0. A failure is printed, and the call goes on."""
+        number = 0
         try:
-            return self._load(canonical(plain(name)), values)
-        except (OSError, KeyError, RuntimeError, ValueError) as error:
-            print(f"torch_npu: the inputs of {name} were not loaded: {error}", file=sys.stderr, flush=True)
-            return 0
+            number = self._load(canonical(plain(name)), values)
+        except Exception as error:
+            print(f"torch.utils.dumper: the inputs of {name} were not loaded: {error}", file=sys.stderr, flush=True)
+        if number:
+            self._loaded += 1
+        else:
+            self._missed[name] += 1
+        return number
 
     def after(self) -> None:
         if self._dumping:
@@ -55,7 +71,7 @@ class Replay:
     def _load(self, name: str, values: dict[str, Any]) -> int:
         candidates = self._open.get(name, [])
         for position, (number, group) in enumerate(candidates):
-            if "input" not in group:
+            if not hasattr(group, "keys") or not hasattr(group.get("input"), "keys"):
                 continue
             pairs = _pairs(group["input"], values)
             if pairs is None:

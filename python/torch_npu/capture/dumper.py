@@ -181,6 +181,8 @@ def _existing(path: str) -> Path:
 
 def _file_of(path: str | os.PathLike[str] | None) -> Path:
     given = Path(path) if path else Path.cwd()
+    if "\0" in str(given):
+        raise ValueError(f"dump_path must not have a null character, but is {str(given)!r}")
     if given.suffix == ".h5" and not given.is_dir():
         if not given.absolute().parent.is_dir():
             raise FileNotFoundError(f"there is no folder {str(given.parent)!r} for the dump_path {str(given)!r}")
