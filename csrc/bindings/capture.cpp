@@ -61,11 +61,24 @@ py::object statistics_of(const CapturedTensor& tensor) {
   return py::make_tuple(values[0], values[1], values[2], values[3]);
 }
 
+// Ctrl-C while the function ran is raised again when Python goes on: here it would end as a call that could not be recorded.
+template <class Call>
+void keep_interrupt(const Call& call) {
+  try {
+    call();
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_KeyboardInterrupt)) throw;
+    PyErr_SetInterrupt();
+  }
+}
+
 int64_t call_before(const py::object& function, const capture::Arguments& call) {
   const py::gil_scoped_acquire lock;
   py::dict values;
   for (size_t i = 0; i < call.values.size(); ++i) values[py::str(call.names[i])] = torch::jit::toPyObject(call.values[i]);
-  return function(call.name, call.backward, values).cast<int64_t>();
+  int64_t sequence = 0;
+  keep_interrupt([&] { sequence = function(call.name, call.backward, values).cast<int64_t>(); });
+  return sequence;
 }
 
 void start_capture(const py::dict& given, const py::object& before, const py::object& after) {
@@ -89,7 +102,7 @@ void start_capture(const py::dict& given, const py::object& before, const py::ob
     auto* function = new py::object(after);
     options.after = [function] {
       const py::gil_scoped_acquire lock;
-      (*function)();
+      keep_interrupt(*function);
     };
   }
   const py::gil_scoped_release unlocked;
