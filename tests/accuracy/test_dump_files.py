@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch_npu.tools.accuracy import cli, dump_data
+from torch_npu.tools.accuracy import cli, dump_data, msaccucmp
 from torch_npu.tools.accuracy.dump_data import Block, OpDump
 from torch_npu.tools.accuracy.formats import to_format
 
@@ -151,6 +151,14 @@ def test_file_compare(tmp_path, capsys):
     (tmp_path / "c.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-3])
     assert cli.main([*both, str(tmp_path / "c.npy")]) == 4
     assert cli.main([*both, str(tmp_path / "none.npy")]) == 3
+
+
+def test_the_command_runs_by_its_path(tmp_path):
+    golden = tmp_path / "golden.npy"
+    np.save(golden, np.ones(3, np.float32))
+    words = [sys.executable, msaccucmp.__file__, "file_compare", "-m", golden, "-g", golden]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "Verdict: pass" in done.stdout, done.stderr
 
 
 def test_the_command_needs_no_torch(tmp_path):

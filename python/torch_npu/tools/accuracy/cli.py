@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"msaccucmp {options.command}: {error}", file=sys.stderr)
             return error.status
     except ImportError as error:
-        print(f"msaccucmp needs {error.name}: pip install 'torch_npu[accuracy]'", file=sys.stderr)
+        print(f"msaccucmp needs {error.name or error}: pip install 'torch_npu[accuracy]'", file=sys.stderr)
         return 1
 
 
