@@ -206,6 +206,17 @@ def test_a_run_of_another_model_is_said(tmp_path, capsys):
     assert status == 1 and "same model" in capsys.readouterr().out
 
 
+def test_a_run_with_few_operators_of_the_other_is_said(tmp_path, capsys):
+    x = np.ones(3, np.float32)
+    shared = ("a", 1, {"x": x}, {"r": x})
+    golden = [shared, *((f"op{i}", i, {"x": x * i}, {"r": x}) for i in range(2, 5))]
+    status, *_ = run(tmp_path, [shared], golden)
+    assert (
+        status == 0
+        and "most operators have no partner; are they the same model? (1 pass, 3 unmatched)" in capsys.readouterr().out
+    )
+
+
 def test_an_unwritable_folder_is_one_sentence(tmp_path, capsys):
     write_h5(tmp_path / "a.h5", network())
     (tmp_path / "file").write_text("")

@@ -20,9 +20,10 @@ def answer(result: Result) -> list[str]:
     counts = ", ".join(f"{count} {state}" for state, count in result.counts.items() if count)
     first = result.first
     if first is None:
-        told = (
-            "the runs agree" if result.agrees else "no operator of one run has a partner in the other; are they the same model?"
-        )
+        matched = sum(result.counts.values()) - result.counts["unmatched"]
+        told = "the runs agree" if matched else "no operator of one run has a partner in the other; are they the same model?"
+        if 0 < matched < result.counts["unmatched"]:
+            told = "the operators that both runs have agree, but most operators have no partner; are they the same model?"
         return [f"{told} ({counts})"]
     known = "its inputs agree and its outputs do not" if first.state == "error" else "its inputs differ already"
     reasons = [f"{row.side} {name_of(row)}: {row.reason}" for row in first.rows if row.state == "error"]
