@@ -24,11 +24,11 @@ _MODES = ("tensor", "statistics", "both")
 class Capture:
     """Captures between start() and stop(), or in a `with` block. It is used once. Only one is active in a process.
 
-    `mode` is "tensor", "statistics" or "both"; JsonWriter adds statistics to tensors, so the last means the first. `operators`
-    is a regular expression for whole names. `modules` are regular expressions for names of modules of `model`, or of classes
-    without `model`. `ranks` and `steps` choose: outside of them the block captures nothing; `step` is the number of this one.
-    `overflow` keeps the calls whose results are not finite although their inputs are. `before` and `after` are for replays, see
-    dumper.py. A failure of the writer is printed, and the program goes on."""
+    `mode` is "tensor", "statistics" or "both". JsonWriter adds statistics to tensors, so "both" does what "tensor" does.
+    `operators` is a regular expression for whole names. `modules` are regular expressions for names of modules of `model`, or
+    of classes without `model`. `ranks` and `steps` choose: outside of them the block captures nothing; `step` is the number of
+    this one. `overflow` keeps the calls whose results are not finite although their inputs are. `before` and `after` are for
+    replays, see dumper.py. A failure of the writer is printed, and the program goes on."""
 
     _active: Capture | None = None
 

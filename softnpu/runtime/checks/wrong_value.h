@@ -4,10 +4,11 @@
 //
 // The element is the middle one (number n / 2 of n, in the order of the sizes) of the first output that has elements. Its value x
 // becomes
-//   floating-point, and the real part of complex: x + 1 if |x| < 1, -x if |x| >= 1, and 0 if x is infinite or NaN
-//   bool: the other value
-//   integer: x with its lowest bit changed
-//   floating-point of eight bits: x with its highest exponent bit changed
+//   - x + 1 if |x| < 1, -x if |x| >= 1, and 0 if x is infinite or NaN, for floating-point numbers and for the real part of
+//     complex numbers;
+//   - the other value of a bool;
+//   - x with its lowest bit changed, for integers;
+//   - x with its highest exponent bit changed, for floating-point numbers of eight bits.
 #pragma once
 
 #include "runtime/operators.h"
