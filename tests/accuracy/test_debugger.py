@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -224,5 +226,23 @@ def test_a_stop_inside_a_graph_capture_is_a_sentence(tmp_path, capfd):
     assert "statistics are missing" in capfd.readouterr().err
     debugger.start()
     debugger.stop()
+    data = json.loads((tmp_path / "step0" / "rank0" / "dump.json").read_text())["data"]
+    assert data["Torch.add.0.forward"]["output"][0]["Max"] == 2
+
+
+@pytest.mark.parametrize(("end", "status"), [("exit()", 0), ("1 / 0", 1)])
+def test_the_files_are_written_when_the_program_ends_early(tmp_path, end, status):
+    program = f"""
+import os, sys, torch, torch_npu
+debugger = torch_npu.accuracy.PrecisionDebugger(task="statistics", dump_path=".")
+debugger.start()
+torch.add(torch.ones(2).npu(), 1)
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+{end}
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, done.stderr
     data = json.loads((tmp_path / "step0" / "rank0" / "dump.json").read_text())["data"]
     assert data["Torch.add.0.forward"]["output"][0]["Max"] == 2

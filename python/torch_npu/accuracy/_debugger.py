@@ -12,6 +12,7 @@ Level L1 records calls of torch functions, L0 calls of modules, mix both. The fo
 
 from __future__ import annotations
 
+import atexit
 import collections
 import functools
 import inspect
@@ -62,6 +63,8 @@ class PrecisionDebugger:
         self._recorder: _Recorder | None = None
         if PrecisionDebugger._instance is not None:
             PrecisionDebugger.stop()
+        else:
+            atexit.register(_stop_at_exit, os.getpid())
         PrecisionDebugger._instance = self
 
     @classmethod
@@ -96,6 +99,12 @@ class PrecisionDebugger:
         cls.stop()
         self._recorder = None
         self._step += 1
+
+
+def _stop_at_exit(process: int) -> None:
+    """After exit() between start() and stop(). Not in the child of a fork."""
+    if os.getpid() == process:
+        PrecisionDebugger.stop()
 
 
 def _rank() -> int:
