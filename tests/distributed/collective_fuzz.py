@@ -16,7 +16,7 @@ import torch
 
 from tests.distributed.layouts import LAYOUTS, group
 from tests.distributed.modes import MODES, allowed, setting
-from tests.distributed.operations import GUARD, OPERATIONS, Call, check
+from tests.distributed.operations import GUARD, OPERATIONS, Call, Everybody, check
 from tests.distributed.rank_processes import RankSets
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8, torch.bool, torch.float64)
@@ -95,7 +95,7 @@ class Execution:
             return
         call = Call(*mine, self.rank.device, step.dtype, step.count, step.reduction)
         call.root, call.asynchronous, call.seed = step.root % call.size, step.asynchronous, step.seed
-        everybody = [operation.inputs(call, rank) for rank in range(call.size)]
+        everybody = Everybody(operation, call)
         with self.on(step.stream):
             tensors = [self.make(call, tensor, step.late) for tensor in everybody[call.rank]]
             before = len(call.buffers)
@@ -135,8 +135,8 @@ class Execution:
         for step, call, outputs, expected in self.results:
             try:
                 if expected is not None:
-                    check(call, outputs, expected)
-                call.check_guards()
+                    check(outputs, expected)
+                call.read()
             except AssertionError as error:
                 raise AssertionError(f"{step}: {error}") from error
 

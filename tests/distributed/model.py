@@ -46,7 +46,8 @@ def combine(tensors, reduction):
 
 
 def all_reduce(inputs, reduction):
-    return [[combine(same, reduction) for same in zip(*inputs, strict=True)] for _ in inputs]
+    result = [combine(same, reduction) for same in zip(*inputs, strict=True)]
+    return [result for _ in inputs]
 
 
 def reduce(inputs, reduction, root):
@@ -64,19 +65,8 @@ def all_gather(inputs):
 
 def all_gather_into_tensor(inputs):
     """Each rank has some tensors; each is gathered into one."""
-    return [[torch.cat(same) for same in zip(*inputs, strict=True)] for _ in inputs]
-
-
-def reduce_scatter(inputs, reduction):
-    """Each rank has a tensor for every rank."""
-    return [[combine([theirs[rank] for theirs in inputs], reduction)] for rank in range(len(inputs))]
-
-
-def reduce_scatter_tensor(inputs, reduction):
-    """Each rank has some tensors; rank r gets part r of each."""
-    size = len(inputs)
-    whole = [combine(same, reduction) for same in zip(*inputs, strict=True)]
-    return [[tensor.chunk(size)[rank] if tensor.numel() else tensor for tensor in whole] for rank in range(size)]
+    result = [torch.cat(same) for same in zip(*inputs, strict=True)]
+    return [result for _ in inputs]
 
 
 def gather(inputs, root):

@@ -14,6 +14,7 @@ from torch import distributed as dist
 
 from tests.distributed import model
 
+PERIOD = 65521  # a prime, so that no part of a collective begins where the numbers repeat
 GUARD = 3  # elements in front of and behind each tensor, so that no tensor is aligned and writes beyond it are seen
 REDUCTIONS = {
     "sum": dist.ReduceOp.SUM,
@@ -32,24 +33,30 @@ def reduce_op(name):
 
 
 @functools.cache
-def _numbers():
-    return torch.randint(-4, 5, (1 << 22,), generator=torch.Generator().manual_seed(0), dtype=torch.int8)
-
-
-def draw(dtype, count, *seed, reduction="sum"):
-    """Small whole numbers, the same for the same seed, whose sums are exact in every dtype. Products are powers of two."""
-    numbers = _numbers()
-    start = zlib.crc32(repr(seed).encode()) % (len(numbers) - count + 1)
-    numbers = numbers[start : start + count]
+def _table(dtype, is_factor):
+    """PERIOD numbers, twice."""
+    numbers = torch.randint(-4, 5, (PERIOD,), generator=torch.Generator().manual_seed(0), dtype=torch.int8).repeat(2)
     if dtype == torch.bool:
         return numbers > 0
-    if reduction == "product":
+    if is_factor:
         numbers = 1 + numbers % 2
     if dtype.is_complex:
         return torch.complex(numbers.double(), numbers.flip(0).double()).to(dtype)
     if not dtype.is_signed:
         numbers = numbers.abs()
     return numbers.float().to(dtype) if dtype.is_floating_point else numbers.to(dtype)
+
+
+def draw(dtype, count, *seed, reduction="sum"):
+    """Small whole numbers, the same for the same seed, whose sums are exact in every dtype. Products are powers of two."""
+    start = zlib.crc32(repr(seed).encode()) % PERIOD
+    numbers = _table(dtype, reduction == "product")[start:]
+    return numbers[:count] if count <= PERIOD else numbers[:PERIOD].repeat(-(-count // PERIOD))[:count]
+
+
+@functools.cache
+def guard_of(dtype):
+    return torch.full((GUARD,), 77).to(dtype)
 
 
 @dataclass
@@ -83,17 +90,21 @@ class Call:
         return buffer[GUARD : GUARD + count]
 
     def place(self, tensor):
-        """A tensor between guards on the device."""
-        result = self.output(tensor.numel())
-        result.copy_(tensor)
-        return result
+        """A tensor between guards on the device, in one copy."""
+        guard = guard_of(self.dtype)
+        buffer = torch.cat([guard, tensor, guard]).to(self.device)
+        self.buffers.append(buffer)
+        return buffer[GUARD : GUARD + tensor.numel()]
 
-    def check_guards(self):
-        guard = torch.full((GUARD,), 77).to(self.dtype)
+    def read(self):
+        """The tensors on the CPU, in the order in which they were made. Checks the guards."""
+        guard, found = guard_of(self.dtype), []
         for buffer in self.buffers:
             host = buffer.cpu()
             assert same_bits(host[:GUARD], guard), "an element before the tensor was written"
             assert same_bits(host[len(host) - GUARD :], guard), "an element behind the tensor was written"
+            found.append(host[GUARD : len(host) - GUARD])
+        return found
 
     def uneven(self, sender, receiver):
         """The number of elements from one rank to another in operations with different sizes."""
@@ -134,7 +145,7 @@ class Operation:
         raise NotImplementedError
 
     def expected(self, call, inputs):
-        """The outputs of all ranks."""
+        """The outputs of all ranks. Only those of call.rank are looked at."""
         raise NotImplementedError
 
 
@@ -220,38 +231,45 @@ class AllGatherIntoTensorManaged(AllGatherIntoTensor):
 class ReduceScatter(Operation):
     reduces = True
 
+    def count(self, call, receiver):
+        return call.count
+
+    def part(self, call, rank, receiver):
+        return call.draw(self.count(call, receiver), rank, receiver)
+
     def inputs(self, call, rank):
-        return [call.draw(call.count, rank, receiver) for receiver in range(call.size)]
+        return [self.part(call, rank, receiver) for receiver in range(call.size)]
 
     def launch(self, call, tensors):
-        outputs = [call.output(call.count)]
+        outputs = [call.output(self.count(call, call.rank))]
         return dist.reduce_scatter(outputs[0], tensors, call.reduce_op, **call.common), outputs
 
     def expected(self, call, inputs):
-        return model.reduce_scatter(inputs, call.reduction)
+        return model.all_reduce([[self.part(call, rank, call.rank)] for rank in range(call.size)], call.reduction)
 
 
 class ReduceScatterUneven(ReduceScatter):
-    def inputs(self, call, rank):
-        return [call.draw(call.uneven(0, receiver), rank, receiver) for receiver in range(call.size)]
-
-    def launch(self, call, tensors):
-        outputs = [call.output(call.uneven(0, call.rank))]
-        return dist.reduce_scatter(outputs[0], tensors, call.reduce_op, **call.common), outputs
+    def count(self, call, receiver):
+        return call.uneven(0, receiver)
 
 
 class ReduceScatterTensor(Operation):
     reduces = True
 
+    def parts(self, call, rank, receiver):
+        return [call.draw(call.count + number, rank, number, receiver) for number in range(self.tensors)]
+
     def inputs(self, call, rank):
-        return [call.draw((call.count + number) * call.size, rank, number) for number in range(self.tensors)]
+        return [
+            torch.cat(parts) for parts in zip(*(self.parts(call, rank, receiver) for receiver in range(call.size)), strict=True)
+        ]
 
     def launch(self, call, tensors):
         outputs = [call.output(call.count)]
         return dist.reduce_scatter_tensor(outputs[0], tensors[0], call.reduce_op, **call.common), outputs
 
     def expected(self, call, inputs):
-        return model.reduce_scatter_tensor(inputs, call.reduction)
+        return model.all_reduce([self.parts(call, rank, call.rank) for rank in range(call.size)], call.reduction)
 
 
 class ReduceScatterTensorManaged(ReduceScatterTensor):
@@ -412,8 +430,8 @@ OPERATIONS = {
 }
 
 
-def check(call, outputs, expected):
-    """Compares outputs on the device with those of the model, bit by bit."""
+def check(outputs, expected):
+    """Compares outputs with those of the model, bit by bit."""
     assert len(outputs) == len(expected)
     for number, (output, wanted) in enumerate(zip(outputs, expected, strict=True)):
         found = output.cpu()
@@ -427,20 +445,38 @@ def check(call, outputs, expected):
         )
 
 
+class Everybody:
+    """The inputs of all ranks. Those of a rank are drawn when they are looked at."""
+
+    def __init__(self, operation, call):
+        self._operation, self._call = operation, call
+        self._drawn = {}
+
+    def __len__(self):
+        return self._call.size
+
+    def __getitem__(self, rank):
+        number = range(len(self))[rank]  # an IndexError ends a loop over the ranks
+        if number not in self._drawn:
+            self._drawn[number] = self._operation.inputs(self._call, number)
+        return self._drawn[number]
+
+
 def run(operation, call):
     """Carries out one call on this rank and compares outputs, guards and inputs with the model."""
     try:
-        everybody = [operation.inputs(call, rank) for rank in range(call.size)]
+        everybody = Everybody(operation, call)
         tensors = [call.place(tensor) for tensor in everybody[call.rank]]
         work, outputs = operation.launch(call, tensors)
         assert (work is not None) == call.asynchronous, work
         if work is not None:
             work.wait()
+        is_in_place = any(output is tensor for output in outputs for tensor in tensors)
         expected = operation.expected(call, everybody)[call.rank]
+        found = call.read()
         if expected is not None:
-            check(call, outputs, expected)
-        if not any(output is tensor for output in outputs for tensor in tensors):
-            check(call, tensors, everybody[call.rank])
-        call.check_guards()
+            check(found if is_in_place else found[len(tensors) :], expected)
+        if not is_in_place:
+            check(found[: len(tensors)], everybody[call.rank])
     except Exception as error:
         raise AssertionError(f"{type(operation).__name__}, {call}: {error}") from error

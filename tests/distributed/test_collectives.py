@@ -1,147 +1,139 @@
 """Every collective gives what a model in one process gives: operations, dtypes, sizes, groups, world sizes, ways of the data.
 
-A test is one operation in one layout of groups; its ranks go through dtypes and sizes. The quick run takes a part of them, --full
-takes all. `gloo` runs the same calls on CPU tensors, to check the tests themselves.
+The quick run takes a part of them. --full takes every combination of operation, dtype, size and layout of groups for hccl at 2
+and 4 ranks, and for every other mode and world size every pair of operation and dtype, operation and size, dtype and size,
+operation and layout, operation and reduction, in calls whose choices take turns: see covering.py.
+
+A test is one operation; its ranks go through dtypes and sizes. `gloo` runs the same calls on CPU tensors, to check the tests
+themselves.
 """
+
+import itertools
 
 import pytest
 import torch
 
-from tests.distributed.layouts import LAYOUTS, group, members
-from tests.distributed.modes import DTYPES, EVERY_DTYPE, MODES, REDUCTIONS, allowed, setting
+from tests.distributed.covering import LARGE, NAMES, SIZES, choices, distinct, turns, whole
+from tests.distributed.layouts import LAYOUTS, group
+from tests.distributed.modes import DTYPES, EVERY_DTYPE, MODES, REDUCTIONS, setting
 from tests.distributed.operations import OPERATIONS, Call, run
 
-SIZES = (0, 1, 1237, 20011)
-LARGE = (1 << 18) + 5
-LARGE_DTYPES = (torch.float32, torch.bfloat16, torch.int8)
+QUICK_REDUCTIONS = ("sum", "max")
+REDUCING = [name for name in NAMES if OPERATIONS[name].reduces]
 
 
-def thinned(operation_number, dtypes):
+def thinned(name, dtypes):
     """(dtype, size) pairs of the quick run: all sizes of float32, and one size of every other dtype, in turn."""
     pairs = [(torch.float32, size) for size in SIZES]
     for number, dtype in enumerate(dtypes):
         if dtype != torch.float32:
-            pairs.append((dtype, SIZES[(number + operation_number) % len(SIZES)]))
+            pairs.append((dtype, SIZES[(number + NAMES.index(name)) % len(SIZES)]))
     return pairs
 
 
-def everything():
-    pairs = [(dtype, size) for dtype in EVERY_DTYPE for size in SIZES]
-    return pairs + [(dtype, LARGE) for dtype in LARGE_DTYPES]
-
-
-def calls(group, rank, size, device, pairs, reductions, rooted):
-    """The calls of one test, with other seeds, roots and ways to wait for each."""
-    number = 0
-    for dtype, count in pairs:
-        for reduction in [each for each in reductions if allowed(each, dtype)]:
-            for root in {0, size - 1} if rooted else {0}:
-                number += 1
-                options = {"reduction": reduction, "root": root, "asynchronous": number % 2 == 0, "seed": number}
-                yield Call(group, rank, size, device, dtype, count, **options)
-
-
-def go_through(rank, layout, name, pairs, reductions):
-    """Runs on a rank: all calls of a test."""
-    mine = group(rank, layout)
+def go_through(rank, name, cases):
+    """Runs on a rank: all calls of a test in which it takes part. Returns their number."""
     operation = OPERATIONS[name]
-    if mine is None or (mine[1:] == (0, 1) and not operation.alone):
-        return 0
-    reductions = reductions if operation.reduces else ("sum",)
+    groups = {layout: group(rank, layout) for layout in dict.fromkeys(case.layout for case in cases)}
     done = 0
-    for call in calls(*mine, rank.device, pairs, reductions, operation.rooted):
+    for case in cases:
+        mine = groups[case.layout]
+        if mine is None or (mine[1:] == (0, 1) and not operation.alone):
+            continue
+        call = Call(*mine, rank.device, case.dtype, case.count, case.reduction)
+        call.root, call.asynchronous, call.seed = case.root % call.size, case.asynchronous, case.seed
         run(operation, call)
         done += 1
     return done
 
 
-def collectives(rank_sets, mode, world, layout, name, pairs, reductions):
+def carry_out(rank_sets, mode, world, name, cases):
     lacks = MODES[mode].lacks
     if name in lacks:
         pytest.skip(f"not an operation of {mode}")
-    pairs = [(dtype, size) for dtype, size in pairs if dtype not in lacks]
-    reductions = [each for each in reductions if each not in lacks]
-    done = rank_sets.get(setting(mode, world)).run(go_through, layout, name, pairs, reductions)
+    cases = [case for case in cases if case.dtype not in lacks and case.reduction not in lacks]
+    done = rank_sets.get(setting(mode, world)).run(go_through, name, cases)
     assert any(done) or not OPERATIONS[name].alone
-
-
-NAMES = list(OPERATIONS)
-QUICK_REDUCTIONS = ("sum", "max")
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_four_ranks(rank_sets, layout, name):
-    collectives(rank_sets, "hccl", 4, layout, name, thinned(NAMES.index(name), DTYPES), QUICK_REDUCTIONS)
+    carry_out(rank_sets, "hccl", 4, name, whole(name, layout, thinned(name, DTYPES), QUICK_REDUCTIONS))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_two_ranks(rank_sets, name):
-    pairs = [(dtype, size) for dtype in (torch.float32, torch.float16, torch.int64) for size in SIZES]
-    collectives(rank_sets, "hccl", 2, "world", name, pairs, QUICK_REDUCTIONS)
+    pairs = list(itertools.product((torch.float32, torch.float16, torch.int64), SIZES))
+    carry_out(rank_sets, "hccl", 2, name, whole(name, "world", pairs, QUICK_REDUCTIONS))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_eight_ranks(rank_sets, name):
     pairs = [(torch.float32, 1237), (torch.bfloat16, 20011)]
-    collectives(rank_sets, "hccl", 8, "world", name, pairs, ("sum",))
+    carry_out(rank_sets, "hccl", 8, name, whole(name, "world", pairs, ("sum",)))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("mode", ["tcp", "staged", "gloo"])
 def test_other_ways_of_the_data(rank_sets, mode, name):
     """TCP between ranks of one host, copies through shared memory, and gloo on the CPU, which checks the model."""
-    collectives(rank_sets, mode, 2, "world", name, thinned(NAMES.index(name), DTYPES), QUICK_REDUCTIONS)
+    carry_out(rank_sets, mode, 2, name, whole(name, "world", thinned(name, DTYPES), QUICK_REDUCTIONS))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_two_hosts(rank_sets, name):
-    """Four ranks: two pairs with shared memory, TCP between the pairs."""
-    collectives(rank_sets, "hosts", 4, "world", name, [(torch.float32, size) for size in SIZES], ("sum",))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_two_nodes(rank_sets, name):
-    """The same with two networks."""
-    collectives(rank_sets, "nodes", 4, "world", name, [(torch.float32, size) for size in SIZES], ("sum",))
+@pytest.mark.parametrize("mode", ["hosts", "nodes"])
+def test_two_hosts(rank_sets, mode, name):
+    """Four ranks: two pairs with shared memory, TCP between the pairs; nodes have two networks."""
+    carry_out(rank_sets, mode, 4, name, whole(name, "world", [(torch.float32, size) for size in SIZES], ("sum",)))
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in ("hosts", "nodes")])
-@pytest.mark.parametrize("name", [name for name in NAMES if OPERATIONS[name].reduces])
+@pytest.mark.parametrize("name", REDUCING)
 def test_reductions(rank_sets, mode, name):
     pairs = [(dtype, 1237) for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool)]
-    collectives(rank_sets, mode, 2, "world", name, pairs, REDUCTIONS)
+    carry_out(rank_sets, mode, 2, name, whole(name, "world", pairs, REDUCTIONS))
 
 
 WORLDS = (2, 3, 4, 8)
-
-
-def distinct(mode, world):
-    """Layouts that differ in this world. Groups of one rank move nothing, so one mode suffices. gloo only checks the model."""
-    seen = []
-    for layout in LAYOUTS:
-        groups = members(layout, world)
-        is_alone = all(len(ranks) == 1 for ranks in groups)
-        if groups not in seen and (not is_alone or mode == "hccl") and (mode != "gloo" or layout == "world"):
-            seen.append(groups)
-            yield layout
-
-
+WHOLE = [("hccl", 2), ("hccl", 4)]
 # Two ranks of the mode "hosts" are on one host.
-WAYS = [(mode, world) for mode in MODES for world in WORLDS if (mode, world) != ("hosts", 2)]
-EVERY = [(mode, world, layout) for mode, world in WAYS for layout in distinct(mode, world)]
+TURNS = [way for way in itertools.product(MODES, WORLDS) if way not in [*WHOLE, ("hosts", 2)]]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("mode", "world", "layout"), EVERY)
-def test_all_sizes_and_dtypes(rank_sets, mode, world, layout, name):
-    collectives(rank_sets, mode, world, layout, name, everything(), QUICK_REDUCTIONS)
+@pytest.mark.parametrize(("world", "layout"), [(world, layout) for mode, world in WHOLE for layout in distinct(mode, world)])
+def test_every_combination(rank_sets, world, layout, name):
+    pairs = list(itertools.product(EVERY_DTYPE, (*SIZES, LARGE)))
+    carry_out(rank_sets, "hccl", world, name, whole(name, layout, pairs, QUICK_REDUCTIONS))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", [name for name in NAMES if OPERATIONS[name].reduces])
-@pytest.mark.parametrize(("mode", "world"), WAYS)
-def test_all_reductions(rank_sets, mode, world, name):
-    pairs = [(dtype, size) for dtype in EVERY_DTYPE for size in (1, 1237, 20011)]
-    collectives(rank_sets, mode, world, "world", name, pairs, REDUCTIONS)
+@pytest.mark.parametrize("name", REDUCING)
+@pytest.mark.parametrize("world", [world for _, world in WHOLE])
+def test_every_reduction(rank_sets, world, name):
+    pairs = [(dtype, size) for dtype in EVERY_DTYPE for size in (1237, 20011)]
+    carry_out(rank_sets, "hccl", world, name, whole(name, "world", pairs, REDUCTIONS))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("mode", "world"), TURNS)
+def test_every_pair(rank_sets, mode, world, name):
+    carry_out(rank_sets, mode, world, name, turns(name, mode, world))
+
+
+PAIRS = [*itertools.product(["operation"], ["dtype", "size", "layout", "reduction"]), ("dtype", "size")]
+
+
+@pytest.mark.parametrize(("mode", "world"), TURNS)
+def test_turns_have_every_pair(mode, world):
+    lacks = MODES[mode].lacks
+    calls = [choices(name, case) for name in NAMES if name not in lacks for case in turns(name, mode, world)]
+    values = {"dtype": EVERY_DTYPE, "size": (*SIZES, LARGE), "layout": list(distinct(mode, world)), "reduction": REDUCTIONS}
+    for one, other in PAIRS:
+        names = REDUCING if other == "reduction" else NAMES
+        wanted = itertools.product(names if one == "operation" else values[one], values[other])
+        wanted = {pair for pair in wanted if not lacks.intersection(pair)}
+        assert wanted <= {(call[one], call[other]) for call in calls}, (one, other)
