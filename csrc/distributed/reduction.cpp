@@ -4,6 +4,7 @@
 #include <ATen/ops/bitwise_or.h>
 #include <ATen/ops/bitwise_xor.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/view_as_real.h>
 
 #include "distributed/data_types.h"
 
@@ -101,6 +102,8 @@ void Reduction::finish(const at::Tensor& output, int64_t ranks) const {
   if (output.scalar_type() == c10::ScalarType::UInt64) return divide_unsigned(output, ranks);
   if (c10::isIntegralType(output.scalar_type(), false)) {
     output.div_(ranks, "trunc");
+  } else if (output.is_complex()) {
+    at::view_as_real(output).div_(ranks);  // complex division rounds otherwise, and not in the same way for every size
   } else {
     output.div_(ranks);
   }

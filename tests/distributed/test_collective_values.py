@@ -108,6 +108,25 @@ def test_averages_and_scaled_sums(rank_sets, dtype):
     assert all(answer == answers[0] for answer in answers)
 
 
+def averages_of_complex_numbers(rank, dtype):
+    """Both parts are divided, whatever the size of the tensor."""
+    three = dist.new_group([0, 1, 2])
+    for count in (1, 2, 37) if rank.rank < 3 else ():
+        inputs = [
+            [torch.complex(*random_values(10 * each + to, torch.float64, 2 * count).chunk(2)).to(dtype) for to in range(3)]
+            for each in range(3)
+        ]
+        part = torch.empty(count, dtype=dtype, device=rank.device)
+        dist.reduce_scatter(part, [x.to(rank.device) for x in inputs[rank.rank]], dist.ReduceOp.AVG, group=three)
+        assert same_bits(part.cpu(), model.combine([theirs[rank.rank] for theirs in inputs], "avg")), count
+    dist.destroy_process_group(three)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_averages_of_complex_numbers_on_three_ranks(rank_sets, dtype):
+    rank_sets.get(setting("hccl", 4)).run(averages_of_complex_numbers, dtype)
+
+
 def averages_of_integers(rank, dtype):
     """The sum does not fit into the dtype, but the average does."""
     limits = torch.iinfo(dtype)
