@@ -32,8 +32,15 @@ constexpr uintptr_t kHandleTag = uintptr_t{0x4CC1} << 48;  // no pointer of a pr
 
 // The only message of a control connection.
 struct StateMessage {
+  static constexpr uint32_t kMagic = 0x7473'6368;
+
+  uint32_t magic = kMagic;
   uint32_t state = 0;
-  char reason[444] = {};
+  char reason[440] = {};
+
+  bool is_valid() const {
+    return magic == kMagic && (state == uint32_t(RankState::kLeft) || state == uint32_t(RankState::kFailed));
+  }
 };
 
 Status status_of(const RankInfo& info, RankState state, const std::string& reason) {
@@ -184,14 +191,20 @@ Status Communicator::peer_status(uint32_t number) {
     if (problem.empty()) problem = channel->problem();
   }
   if (got < 0 && problem.empty()) return {};
+  const bool has_bytes = got > 0;
   if (got < ssize_t(sizeof message) && got != 0) {
     const Socket& control = peer.control;
     got = control.receive_all(&message, sizeof message, Deadline::after(kReasonDelay)).ok() ? ssize_t(sizeof message) : 0;
   }
-  if (got == ssize_t(sizeof message) && message.state != 0) {
+  const bool is_whole = got == ssize_t(sizeof message);
+  if (is_whole && message.is_valid()) {
     message.reason[sizeof message.reason - 1] = '\0';
     peer.has_failed = message.state != uint32_t(RankState::kLeft);
     peer.status = status_of(peer.info, peer.has_failed ? RankState::kFailed : RankState::kLeft, message.reason);
+  } else if (is_whole || has_bytes) {
+    peer.has_failed = true;
+    peer.status = {HCCL_E_TCP_TRANSFER,
+                   text("a message of ", peer.info.to_text(), " is damaged: it does not say why that rank left")};
   } else {
     peer.has_failed = true;
     peer.status = {HCCL_E_REMOTE, text("the connection to ", peer.info.to_text(),
