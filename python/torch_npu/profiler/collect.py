@@ -144,8 +144,10 @@ def host_records(results: Any, records: Records | None = None) -> Records:
 
 def _copy(records: Records) -> Records:
     """The same records in lists of their own: more than one handler may read a trace."""
-    tables = ("tasks", "calls", "operators", "marks", "memory", "steps")
-    return replace(records, info=dict(records.info), **{name: list(getattr(records, name)) for name in tables})
+    copy = replace(records, info=dict(records.info))
+    for name in ("tasks", "calls", "operators", "marks", "memory", "steps"):
+        setattr(copy, name, list(getattr(records, name)))
+    return copy
 
 
 def _is_call(event: Any) -> bool:
