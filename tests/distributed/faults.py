@@ -33,6 +33,7 @@ TIMEOUT = 5  # seconds of the process group
 PATIENCE = 90  # seconds after which a survivor counts as hanging; the machine may be busy
 KINDS = ("kill", "stop", "exception", "memory", "kernel", "cut", "corrupt", "unplug")
 DEAD = ("kill", "exception", "memory", "kernel", "cut", "corrupt")  # noticed at once, without the timeout
+LINKS = ("cut", "corrupt", "unplug")  # faults of connections, so the ranks use TCP
 TCP = (("SOFTNPU_HCCL_TRANSPORT", "tcp"),)
 
 
@@ -236,8 +237,8 @@ def main(given=None):
         wrong = [text for text, _ in outcome.errors if not all(re.search(word, text, re.IGNORECASE) for word in words)]
         unclear += len(wrong)
         times = " ".join(f"{took:.2f}" for _, took in outcome.errors)
-        way = "tcp" if transport else "auto"
-        line = f"{number:4} {kind:10} {way:5} {times} s; left behind: {outcome.left or 'nothing'}"
+        way = "tcp" if transport or kind in LINKS else "memory"
+        line = f"{number:4} {kind:10} {way:6} {times} s; left behind: {outcome.left or 'nothing'}"
         print(line, *wrong, sep="\n     ", flush=True)
     print(f"{'fault':10} survivors  median  longest")
     for kind, values in seconds.items():
