@@ -27,6 +27,7 @@ using libkineto::GenericTraceActivity;
 
 // Torch numbers its operators from 1 in the same table. Our numbers must not meet them.
 constexpr int32_t kFirstCorrelation = 1 << 30;
+constexpr int64_t kMostClockErrorNs = 1000;
 // Rows of copies that ran in the calling thread and in no stream: one for each thread.
 constexpr int32_t kFirstRowWithoutStream = 100'000;
 
@@ -88,7 +89,9 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
     for (const SoftnpuCallRecord& call : records_.calls) {
       const auto found = external_of.find(call.correlation);
-      add_call(call, found != external_of.end()).linked = found == external_of.end() ? nullptr : linked(found->second);
+      GenericTraceActivity& activity = add_call(call, found != external_of.end());
+      activity.linked = found == external_of.end() ? nullptr : linked(found->second);
+      if (activity.linked != nullptr) keep_inside(activity);
     }
     for (const auto& activity : buffer_->activities) activity->log(logger);
   }
@@ -119,6 +122,14 @@ class Session final : public libkineto::IActivityProfilerSession {
       default:
         return task.skipped == 0;
     }
+  }
+
+  // Torch converts the times of another clock, so the end of an operator can lie some 10 ns before the end of its last call.
+  // Viewers drop a bar that overlaps another one in part.
+  static void keep_inside(GenericTraceActivity& call) {
+    const int64_t start = call.linked->timestamp(), end = start + call.linked->duration();
+    if (call.startTime < start && start - call.startTime < kMostClockErrorNs) call.startTime = std::min(start, call.endTime);
+    if (call.endTime > end && call.endTime - end < kMostClockErrorNs) call.endTime = std::max(end, call.startTime);
   }
 
   int32_t row_of(const SoftnpuTaskRecord& task) {
