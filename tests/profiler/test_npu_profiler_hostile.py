@@ -222,3 +222,17 @@ def test_a_program_that_forks_or_fails_at_its_end_has_a_result(end, status, chil
     assert (done.stdout, done.returncode) == ("child 7\n", status), done.stderr
     [page] = tmp_path.glob("out/*_ascend_pt/advice.html")
     assert "Sin" in page.read_text()
+
+
+def test_functions_that_are_freed_while_they_are_profiled_end_no_profile(tmp_path):
+    """Torch's names of them are other bytes by then."""
+    x, others = torch.ones(2, device="npu"), []
+    with profile(with_stack=True, on_trace_ready=profiler.tensorboard_trace_handler(tmp_path)):
+        for number in range(300):
+            names = {}
+            exec(compile("def g(x):\n return x.sin()\ndef f(x):\n return g(x)", f"é{number:0200d}.py", "exec"), names)
+            names.pop("f")(x)
+            names.clear()
+            others.append([b"\x80" * length for length in range(150, 260, 2)])
+    [trace] = tmp_path.rglob("trace_view.json")
+    assert sum(event["name"] == "aten::sin" for event in json.loads(trace.read_text())) == 300

@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,10 +115,10 @@ def host_records(results: Any, records: Records | None = None) -> Records:
     shared = Shared()
     events = results.events()
     callers: dict[Any, str] = {}
-    if any(_is_python(event) or event.name() == _MEMORY for event in events):
+    if any(_is_python(event) or _name(event) == _MEMORY for event in events):
         callers = _read_tree(results.experimental_event_tree(), records.memory)
     for event in events:
-        name = event.name()
+        name = _name(event)
         if name == _MEMORY:
             continue
         if event.device_type() == torch._C._autograd.DeviceType.PrivateUse1:
@@ -150,6 +151,14 @@ def _copy(records: Records) -> Records:
     return copy
 
 
+def _name(event: Any) -> str:
+    """Torch keeps pointers to the names of Python functions, not the names. Code that was freed since has other bytes there."""
+    try:
+        return event.name()
+    except UnicodeDecodeError:
+        return "freed function"
+
+
 def _is_call(event: Any) -> bool:
     """Torch before 2.12 has no calls of AscendCL in its results, and no type of an event."""
     kind = getattr(event, "activity_type", None)
@@ -159,19 +168,19 @@ def _is_call(event: Any) -> bool:
 def _is_python(event: Any) -> bool:
     """Torch before 2.12 does not say which events are functions of Python; their names do."""
     said = getattr(event, "is_python_function", None)
-    return said() if said is not None else _PYTHON.match(event.name()) is not None
+    return said() if said is not None else _PYTHON.match(_name(event)) is not None
 
 
 def _call(event: Any) -> Call:
-    return Call(event.name(), event.device_resource_id(), event.start_ns(), event.end_ns(), event.correlation_id())
+    return Call(_name(event), event.device_resource_id(), event.start_ns(), event.end_ns(), event.correlation_id())
 
 
 def _operator(event: Any, shared: Shared, callers: dict[Any, str]) -> Operator:
     kind = "python" if _is_python(event) else "annotation" if event.is_user_annotation() else "operator"
     elapsed = event.privateuse1_elapsed_us() if kind == "operator" else -1
-    caller = callers.get((event.start_ns(), event.name())) if kind == "python" else None
+    caller = callers.get((event.start_ns(), _name(event))) if kind == "python" else None
     return Operator(
-        shared(event.name()),
+        shared(_name(event)),
         event.device_resource_id(),
         event.start_ns(),
         event.end_ns(),
@@ -187,7 +196,7 @@ def _operator(event: Any, shared: Shared, callers: dict[Any, str]) -> Operator:
 
 
 def _device_task(event: Any) -> Task:
-    name, kind, direction = task_of(event.name())
+    name, kind, direction = task_of(_name(event))
     return Task(
         name,
         kind,
@@ -243,7 +252,8 @@ def _read_tree(roots: Any, rows: list[Memory]) -> dict[Any, str]:
             rows.append(_memory(event, extra))
         elif kind in (kinds.PyCall, kinds.PyCCall):
             caller = extra.caller
-            callers[event.start_time_ns, event.name] = f"{caller.file_name}({caller.line_number}): {caller.function_name}"
+            with suppress(UnicodeDecodeError):  # see _name()
+                callers[event.start_time_ns, event.name] = f"{caller.file_name}({caller.line_number}): {caller.function_name}"
         waiting += event.children
     rows.sort(key=lambda row: row.time_ns)
     return callers
