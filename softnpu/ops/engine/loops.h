@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace softnpu::ops::engine {
 
@@ -76,6 +77,17 @@ using LstmForward = void (*)(const float* gates, const float* state, const LstmS
 using LstmBackward = void (*)(const LstmStep& from, const float* state_before, const float* grad_output, const float* grad_hidden,
                               float* grad_state, float* grad_gates, int64_t batch, int64_t hidden);
 
+// Of the elements of a tensor. `least` and `greatest` leave NaN out.
+struct Summary {
+  double least = std::numeric_limits<double>::infinity();
+  double greatest = -std::numeric_limits<double>::infinity();
+  double sum = 0;
+  double squares = 0;
+  bool has_nan = false;
+};
+// Adds `count` elements, one after the other in memory.
+using Summarise = void (*)(const char* data, int64_t count, Summary& into);
+
 // Null: the engine has no such loop. Index of moves, choices and fills, which only copy bits: log2 of the bytes of an element.
 struct Loops {
   Run ops[kOps][kTypes];
@@ -85,6 +97,7 @@ struct Loops {
   Run fills[4];    // values.integers[0] holds the bits
   LstmForward lstm_forward;
   LstmBackward lstm_backward;
+  Summarise summaries[kTypes];
 };
 
 // The loops for the instruction set that ATen uses.
