@@ -317,3 +317,72 @@ def test_equal_tensors_are_files_of_their_own_where_links_are_refused(tmp_path, 
         told = data[name]["output"][0]
         assert (told["Max"], told["shape"], told["requires_grad"]) == (-1, [3], False)
         assert torch.load(tmp_path / "dump_tensor_data" / told["data_name"]).tolist() == [-1] * 3
+
+
+def _layouts(x):
+    """The tensor, and views that are dense, permuted, strided and expanded."""
+    return [x, x.t(), x[1:, ::3], x[:, :1].expand(-1, 5), x[0, 0]]
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64,
+     torch.bool, torch.complex64, torch.complex128, torch.float8_e5m2, torch.uint16],
+    ids=lambda dtype: str(dtype).partition(".")[2],
+)  # fmt: skip
+def test_statistics_are_those_of_the_values(records, dtype):
+    torch.manual_seed(0)
+    wide = torch.randn(70, 1001) * 30  # more than one piece of a thread
+    if dtype.is_complex:
+        wide = torch.complex(wide, wide.flip(0))
+    x = (wide.abs() if dtype == torch.uint16 else wide).to(dtype)
+    with Capture(records, mode="statistics", operators="alias"):
+        for each in _layouts(x.npu()):
+            torch.ops.aten.alias(each)
+    for record, values in zip(records.all, _layouts(x), strict=True):
+        numbers = record.inputs["self"].statistics
+        golden = (values.abs() if dtype.is_complex else values).double()
+        told = [golden.max().item(), golden.min().item(), golden.mean().item(), torch.linalg.vector_norm(golden).item()]
+        torch.testing.assert_close(list(numbers.values()), told, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("place", [0, 7, 9, 100, 69999])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_statistics_of_numbers_that_are_not_finite(records, place, value):
+    x = torch.ones(max(place + 1, 11))
+    x[place] = value
+    with Capture(records, mode="statistics", operators="neg"):
+        torch.neg(x.npu())
+    numbers = records.all[0].inputs["self"].statistics
+    golden = [x.max().item(), x.min().item(), x.mean().item(), x.norm().item()]
+    torch.testing.assert_close(list(numbers.values()), golden, equal_nan=True)
+
+
+def test_statistics_of_lists_and_of_a_tensor_that_is_given_twice(records):
+    x = [torch.full((n + 1,), float(n)).npu() for n in range(40)]
+    with Capture(records, mode="statistics", operators="_foreach_add|mul|_foreach_add_"):
+        torch._foreach_add(x, x)
+        torch.mul(x[3], x[3])
+        torch._foreach_add_(x, 1)
+    (add,), (mul,), (last,) = records.of("_foreach_add"), records.of("mul"), records.of("_foreach_add_")
+    assert [each.statistics["Mean"] for each in add.inputs["self"]] == list(range(40))
+    assert [each.statistics["Mean"] for each in add.outputs["result"]] == [2.0 * n for n in range(40)]
+    assert mul.inputs["self"].statistics["Max"] == mul.inputs["other"].statistics["Max"] == 3
+    assert [each.statistics["Mean"] for each in last.inputs["self"]] == list(range(40))
+    assert [each.statistics["Mean"] for each in last.outputs["self"]] == [n + 1.0 for n in range(40)]
+
+
+def test_a_stop_inside_a_graph_capture_ends_the_dump_with_a_sentence(records, capfd):
+    x, graph, stream = torch.ones(4).npu(), torch.npu.NPUGraph(), torch.npu.Stream()
+    capture = Capture(records, mode="statistics", operators="neg|exp")
+    with torch.npu.stream(stream):
+        capture.start()
+        torch.neg(x)
+        with torch.npu.graph(graph, stream=stream):
+            y = torch.exp(x)
+            with pytest.warns(UserWarning, match="inside a graph capture"):
+                capture.stop()
+    graph.replay()
+    torch.testing.assert_close(y.cpu(), torch.ones(4).exp())
+    told = capfd.readouterr().err
+    assert "the dump stops, and the program goes on" in told and "a graph capture of the stream has begun" in told

@@ -57,12 +57,12 @@ struct ActiveCapture {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::unique_ptr<Entry>> queue;
-  size_t queued = 0;     // bytes, with those of the entry that was taken last
-  size_t taken = 0;      // bytes of the entry that was taken last
-  bool closed = false;   // entries are dropped
-  bool stopped = false;  // and the statistics of those before are on their way
-  bool abandoned = false;
-  std::string failure;  // of the first call that could not be recorded
+  size_t queued = 0;       // bytes, with those of the entry that was taken last
+  size_t taken = 0;        // bytes of the entry that was taken last
+  bool closed = false;     // new entries are dropped
+  bool stopped = false;    // closed, and all statistics have been flushed
+  bool abandoned = false;  // nobody takes entries any more
+  std::string failure;     // of the first call that could not be recorded
 };
 
 // Null while no capture is active. Thread-safe.
@@ -90,6 +90,8 @@ class OwnCalls {
   PlainCalls plain_;
 };
 
+// Waits until `bytes` more fit into the queue, or until it is empty.
+void wait_for_room(ActiveCapture& capture, size_t bytes);
 // Appends the entry. Waits while the queue is full.
 void enqueue(ActiveCapture& capture, std::unique_ptr<Entry> entry);
 // Enqueues the node of this thread, if its results did not come.

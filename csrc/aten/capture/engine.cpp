@@ -73,10 +73,9 @@ CaptureThread& this_thread() {
   return *state;
 }
 
-void enqueue(ActiveCapture& capture, std::unique_ptr<Entry> entry) {
-  if (capture.options.statistics) capture.statistics.flush_of_thread(kRowsOfBatch);
+void wait_for_room(ActiveCapture& capture, size_t bytes) {
   const auto has_room = [&] {
-    return capture.closed || capture.abandoned || capture.queued == 0 || capture.queued + entry->bytes <= kMostQueued;
+    return capture.closed || capture.abandoned || capture.queued == 0 || capture.queued + bytes <= kMostQueued;
   };
   bool waits = false;
   {
@@ -95,6 +94,11 @@ void enqueue(ActiveCapture& capture, std::unique_ptr<Entry> entry) {
       capture.changed.wait_for(lock, kPause, has_room);
     }
   }
+}
+
+void enqueue(ActiveCapture& capture, std::unique_ptr<Entry> entry) {
+  if (capture.options.statistics) capture.statistics.flush_of_thread(kRowsOfBatch);
+  wait_for_room(capture, entry->bytes);
   const std::lock_guard lock(capture.mutex);
   if (capture.closed || capture.abandoned) return;
   capture.queued += entry->bytes;

@@ -6,7 +6,8 @@
 //
 // A forward entry is a call of an operator that no other operator and no node called. A backward entry is a node of autograd: its
 // inputs are the gradients that it got, its outputs those that it returned. Tensors are copied in the order of the current
-// stream, inputs before the operator runs. The engine waits only if the entries that nobody has taken hold kMostQueued bytes.
+// stream, inputs before the operator runs. The engine waits only if the entries that were not taken, and the one that it records,
+// would hold more than kMostQueued bytes.
 // While no capture is active, PyTorch has no callback of ours and operators cost nothing extra.
 #pragma once
 

@@ -51,8 +51,11 @@ class EntryBuilder {
     return captured;
   }
 
-  // After the last value: the copies on devices are in the order of these events.
-  void record_events() {
+  // After the last value, before the tensors are written.
+  void finish() {
+    if (!unsummarised_.empty()) capture_.statistics.compute(unsummarised_);
+    unsummarised_.clear();
+    // The copies on devices are in the order of these events.
     for (const c10::Device device : devices_) {
       entry_.copied.emplace_back(device.type());
       entry_.copied.back().record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
@@ -62,7 +65,8 @@ class EntryBuilder {
  private:
   CapturedTensorPtr tensor(const at::Tensor& given) {
     if (!given.defined()) return nullptr;
-    if (capture_.options.statistics) return capture_.statistics.of(given);
+    if (capture_.options.statistics) return capture_.statistics.of(given, unsummarised_);
+    wait_for_room(capture_, entry_.bytes + bytes_of_snapshot(given));
     CapturedTensorPtr captured = snapshot(given);
     if (captured->data.defined()) {
       entry_.bytes += captured->data.nbytes();
@@ -76,6 +80,7 @@ class EntryBuilder {
   ActiveCapture& capture_;
   Entry& entry_;
   std::vector<c10::Device> devices_;
+  std::vector<Unsummarised> unsummarised_;
 };
 
 template <class Action>
@@ -181,7 +186,7 @@ std::unique_ptr<Entry> begin_entry(ActiveCapture& capture, CallContext& context,
   for (size_t i = 0; i < call.values.size(); ++i) {
     entry->inputs.push_back(builder.value(call.names[i], call.values[i], types != nullptr ? (*types)[i] : nullptr));
   }
-  builder.record_events();
+  builder.finish();
   return entry;
 }
 
@@ -212,7 +217,7 @@ void end_entry(ActiveCapture& capture, std::unique_ptr<Entry> entry, c10::ArrayR
     for (size_t i = 0; i < results.size(); ++i) {
       entry->outputs.push_back(builder.value(i < names.size() ? names[i] : "result" + std::to_string(i), results[i]));
     }
-    builder.record_events();
+    builder.finish();
   }
   entry->bytes += sizeof(Entry);
   for (const auto* values : {&entry->inputs, &entry->outputs}) {
@@ -347,7 +352,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* observed) {
     }
     const OperatorInfo& info = *context->info;
     std::vector<c10::IValue> results = function.outputs();
-    if (is_still_running(info, function)) {  // no value is better than one of before
+    if (is_still_running(info, function)) {  // better no value than an old one
       results.clear();
       context->results.clear();
     }

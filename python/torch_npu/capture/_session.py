@@ -125,6 +125,7 @@ class Capture:
         try:
             while (entry := _C._capture_next()) is not None:
                 self._writer.write(Record.of(entry))
+                del entry  # else its tensors would live until the next one comes
         except BaseException as error:
             self._fail(error)
             _C._capture_abandon()
