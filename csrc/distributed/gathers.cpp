@@ -45,6 +45,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather(std::vector<std::vect
   const TensorChecks check("all_gather");
   const at::Tensor input = check.single(inputs, "tensor").contiguous();
   const std::vector<at::Tensor>& list = check.single_list(outputs, "tensor_list", getSize());
+  check.writable(list, "tensor_list");
   check.same_type(input, "tensor", list[0], "tensor_list");
   check.same_elements(list[static_cast<size_t>(getRank())], "tensor_list", input, "tensor");
   wire_type(input.scalar_type(), "all_gather");
@@ -105,6 +106,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_coalesced(std::vector
   for (size_t i = 0; i < inputs.size(); ++i) {
     check.on_npu(inputs[i], "input_tensor_list");
     check.list(by_input[i], "output_tensor_lists", getSize());
+    check.writable(by_input[i], "output_tensor_lists");
     check.same_type(inputs[i], "input_tensor_list", by_input[i][0], "output_tensor_lists");
     check.same_elements(by_input[i][static_cast<size_t>(getRank())], "output_tensor_lists", inputs[i], "input_tensor_list");
     wire_type(inputs[i].scalar_type(), "all_gather_coalesced");
@@ -152,6 +154,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::gather(std::vector<std::vector<
   std::vector<at::Tensor> list;
   if (is_root) {
     list = check.single_list(outputs, "gather_list", getSize());
+    check.writable(list, "gather_list");
     check.same_type(input, "tensor", list[0], "gather_list");
     check.same_elements(list[static_cast<size_t>(getRank())], "gather_list", input, "tensor");
   } else {
@@ -218,6 +221,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(std::vector<at::Tensor
   const TensorChecks check("all_to_all");
   check.list(inputs, "input_tensor_list", getSize());
   check.list(outputs, "output_tensor_list", getSize());
+  check.writable(outputs, "output_tensor_list");
   check.same_type(inputs[0], "input_tensor_list", outputs[0], "output_tensor_list");
   wire_type(inputs[0].scalar_type(), "all_to_all");
   Call call{c10d::OpType::ALLTOALL, "hccl:all_to_all", inputs, outputs, opts.timeout, opts.asyncOp};

@@ -1,5 +1,6 @@
 #include "distributed/tensor_checks.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <c10/util/Exception.h>
 
 #include <numeric>
@@ -77,6 +78,14 @@ void TensorChecks::list(const std::vector<at::Tensor>& tensors, const char* name
                     " tensors, but the group has ", ranks, " ranks");
   for (const at::Tensor& tensor : tensors) on_npu(tensor, name);
   same_type(tensors, name);
+}
+
+void TensorChecks::writable(const std::vector<at::Tensor>& tensors, const char* name) const {
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, op_, ": argument '", name, "' has a tensor (",
+                      text_of(tensor), ") with elements that share memory, its strides are ", tensor.strides(),
+                      "; give a tensor with memory for each element, such as a clone()");
+  }
 }
 
 const std::vector<at::Tensor>& TensorChecks::single_list(const std::vector<std::vector<at::Tensor>>& lists, const char* name,

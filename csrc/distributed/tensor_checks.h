@@ -40,6 +40,8 @@ class TensorChecks {
   const std::vector<at::Tensor>& single_list(const std::vector<std::vector<at::Tensor>>& lists, const char* name,
                                              int64_t ranks) const;
   void list(const std::vector<at::Tensor>& tensors, const char* name, int64_t ranks) const;
+  // Elements of a tensor share no memory, as those of expand() do: each can be written.
+  void writable(const std::vector<at::Tensor>& tensors, const char* name) const;
 
   void same_type(const at::Tensor& first, const char* first_name, const at::Tensor& second, const char* second_name) const;
   void same_type(const std::vector<at::Tensor>& tensors, const char* name) const;
