@@ -106,15 +106,15 @@ class Rank:
         store.set_timeout(timeout)
         return dist.PrefixStore(name, store)
 
-    def join(self, name="default", timeout=GROUP_TIMEOUT, **options):
-        """Makes the default process group. Each use needs a name of its own."""
+    def join(self, name="default", timeout=GROUP_TIMEOUT, store=None, **options):
+        """Makes the default process group. Each use needs a name of its own, or a part of a store."""
         import torch
         from torch import distributed as dist
 
         if self.device.type != "cpu":
             torch.accelerator.set_device_index(self.device.index)
         arguments = {"backend": self.setting.backend, "rank": self.rank, "world_size": self.world, **options}
-        dist.init_process_group(store=self.store(name, timeout), timeout=timeout, **arguments)
+        dist.init_process_group(store=store or self.store(name, timeout), timeout=timeout, **arguments)
 
 
 def free_port():

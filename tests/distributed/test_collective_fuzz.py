@@ -50,7 +50,7 @@ def test_many_programs(rank_sets, mode, world):
 @pytest.mark.parametrize("world", [2, 4])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_many_programs_with_checks_of_the_device(rank_sets, variant, world):
-    fuzz(rank_sets, "hccl", world, range(5000, 5000 + PROGRAMS // 3), length=40, environment=VARIANTS[variant])
+    fuzz(rank_sets, "hccl", world, range(5000, 5000 + PROGRAMS // 6), length=40, environment=VARIANTS[variant])
 
 
 # The fuzzer itself.
