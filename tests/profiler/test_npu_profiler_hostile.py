@@ -235,4 +235,4 @@ def test_functions_that_are_freed_while_they_are_profiled_end_no_profile(tmp_pat
             names.clear()
             others.append([b"\x80" * length for length in range(150, 260, 2)])
     [trace] = tmp_path.rglob("trace_view.json")
-    assert sum(event["name"] == "aten::sin" for event in json.loads(trace.read_text())) == 300
+    assert sum(event["name"] == "aten::sin" for event in json.loads(trace.read_text())["traceEvents"]) == 300
