@@ -1,5 +1,5 @@
 // The public functions for devices, waits and errors, and init_npu() and finalize_npu() for programs without Python.
-#include "core/device.h"
+#include "core/device/device.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceType.h>
@@ -8,6 +8,7 @@
 #include "acl/symbol.h"
 #include "core/memory/allocator.h"
 #include "core/stream/after_synchronize.h"
+#include "core/stream/all_work.h"
 #include "core/stream/sync_debug.h"
 #include "core/stream/wait.h"
 #include "torch_npu/csrc/core/npu/NPUFunctions.h"

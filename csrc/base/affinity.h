@@ -3,7 +3,8 @@
 //   CPU_AFFINITY_CONF=1                     each device gets an equal range of the process's cores
 //   CPU_AFFINITY_CONF=1,npu0:0-3,npu1:4-7   these cores for these devices
 //
-// On hardware, mode 2 gives some threads cores of their own. Here it means the same as 1. core/affinity.h binds the threads.
+// On hardware, mode 2 gives some threads cores of their own. Here it means the same as 1. core/device/affinity.h binds the
+// threads.
 #pragma once
 
 #include <cstdint>

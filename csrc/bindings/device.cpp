@@ -1,4 +1,4 @@
-#include "core/device.h"
+#include "core/device/device.h"
 
 #include <ATen/Context.h>
 #include <torch/csrc/utils/device_lazy_init.h>
@@ -9,7 +9,8 @@
 #include "core/device_commands.h"
 #include "core/device_queries.h"
 #include "core/exit_report.h"
-#include "core/generator.h"
+#include "core/graph/generator.h"
+#include "core/stream/all_work.h"
 
 namespace torch_npu::bindings {
 namespace {

@@ -1,7 +1,7 @@
 #include "core/memory/memory_pool.h"
 
 #include "bindings/bind.h"
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu::bindings {
 namespace {

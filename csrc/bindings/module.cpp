@@ -1,5 +1,5 @@
 #include "bindings/bind.h"
-#include "core/late_errors.h"
+#include "core/device/late_errors.h"
 #include "core/stream/launch_trace.h"
 #include "core/stream/wait.h"
 

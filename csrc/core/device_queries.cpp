@@ -3,7 +3,7 @@
 #include <array>
 
 #include "acl/symbol.h"
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu {
 

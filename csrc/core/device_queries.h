@@ -1,4 +1,4 @@
-// Queries about a device beyond core/device.h: its load, access to other devices, data types, damaged memory.
+// Queries about a device beyond core/device/device.h: its load, access to other devices, data types, damaged memory.
 //
 //   load_of(0).cube                              // percent
 //

@@ -3,7 +3,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
@@ -11,7 +10,8 @@
 #include <vector>
 
 #include "acl/symbol.h"
-#include "core/late_errors.h"
+#include "core/device/late_errors.h"
+#include "core/device/process_end.h"
 #include "core/stream/known_streams.h"
 #include "core/stream/open_captures.h"
 #include "core/stream/wait.h"
@@ -25,9 +25,6 @@ constexpr std::chrono::seconds kPatience{2};  // of a process without Python
 constexpr int32_t kSlice = 20;                // milliseconds; between slices all streams are checked
 constexpr int32_t kAtOnce = 1;                // millisecond; for streams that are idle
 constexpr int kMostPrinted = 32;              // failures per device on streams that the plugin does not know
-
-std::atomic<bool> was_asked{false};  // report_failures_at_exit() was called; the handler of exit() does not wait again
-std::atomic<bool> has_failed{false};
 
 void print(const std::string& failure) {
   static std::set<std::string>* const printed = new std::set<std::string>;  // a stopped context returns its failure each time
@@ -94,27 +91,24 @@ void settle_all(Clock::time_point end) {
 void end_process(int status, void* /*unused*/) {
   if (is_in_bad_fork()) return;
   try {
-    report_failures_at_exit(was_asked.load() ? std::chrono::seconds(0) : kPatience);
+    // After report_failures_at_exit() the handler does not wait again.
+    report_failures_at_exit(process_ends() ? std::chrono::seconds(0) : kPatience);
   } catch (const std::exception&) {  // the device library may have ended already
   }
   // exit() runs the remaining handlers.
-  if ((status & 0xFF) == 0 && has_failed.load()) std::exit(EXIT_FAILURE);
+  if ((status & 0xFF) == 0 && fails_at_exit()) std::exit(EXIT_FAILURE);
 }
 
 }  // namespace
 
 bool report_failures_at_exit(std::chrono::milliseconds patience) {
-  was_asked.store(true);
+  note_process_end();
   if (is_initialized() && !is_in_bad_fork()) {
     settle_all(Clock::now() + patience);
     print_late_errors();
   }
-  return has_failed.load();
+  return fails_at_exit();
 }
-
-bool process_ends() { return was_asked.load(std::memory_order_relaxed); }
-
-void fail_at_exit() { has_failed.store(true); }
 
 void watch_exit() { on_exit(end_process, nullptr); }
 

@@ -19,12 +19,6 @@ namespace torch_npu {
 // interrupted, as every wait (core/stream/wait.h), and called again.
 C10_EXPORT bool report_failures_at_exit(std::chrono::milliseconds patience);
 
-// Whether report_failures_at_exit() was called. Destructors then keep memory instead of waiting for the work that uses it.
-C10_EXPORT bool process_ends();
-
-// Makes an exit status of 0 a 1. Called when a failure was printed.
-void fail_at_exit();
-
 // Installs the handler of exit(). Called once, after the device library was initialised, so that it runs before the handlers of
 // the library.
 void watch_exit();

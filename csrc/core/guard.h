@@ -7,6 +7,7 @@
 #include <c10/core/impl/InlineDeviceGuard.h>
 #include <c10/core/impl/InlineStreamGuard.h>
 
+#include "core/stream/all_work.h"
 #include "core/stream/stream.h"
 
 namespace torch_npu {

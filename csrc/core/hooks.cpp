@@ -1,9 +1,12 @@
 // The hooks that torch calls besides the device guard. This file has no header: it registers the hooks with torch.
 #include "acl/symbol.h"
-#include "core/device.h"
-#include "core/generator.h"
+#include "core/device/device.h"
+#include "core/exit_report.h"
+#include "core/graph/generator.h"
 #include "core/memory/host_allocator.h"
 #include "core/memory/storage.h"
+#include "core/operator_dump.h"
+#include "core/stream/launch_trace.h"
 #include "torch_npu/csrc/core/npu/NPUHooksInterface.h"
 
 const at::Generator& c10_npu::NPUHooksInterface::getDefaultGenerator(c10::DeviceIndex device_index) const {
@@ -47,6 +50,8 @@ struct Hooks final : c10_npu::NPUHooksInterface {
 
 [[maybe_unused]] const bool hooks_registered = [] {
   at::RegisterPrivateUse1HooksInterface(new Hooks);
+  for (void (*const function)() : {tell_device_origins, watch_exit, +[] { start_dump_of_variable(); }})
+    call_at_initialization(function);
   return true;
 }();
 

@@ -5,8 +5,9 @@
 #include <c10/util/ApproximateClock.h>
 #include <torch/csrc/profiler/stubs/base.h>
 
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/guard.h"
+#include "core/stream/all_work.h"
 #include "core/stream/event.h"
 
 namespace torch_npu {

@@ -1,7 +1,7 @@
 #include "core/runtime_calls.h"
 
 #include "acl/symbol.h"
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu {
 

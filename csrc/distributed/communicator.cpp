@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/first_failure.h"
-#include "core/exit_report.h"
+#include "core/device/process_end.h"
 
 namespace torch_npu::distributed {
 namespace {

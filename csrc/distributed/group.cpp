@@ -7,7 +7,7 @@
 #include "acl/error.h"
 #include "base/first_failure.h"
 #include "base/options.h"
-#include "core/exit_report.h"
+#include "core/device/process_end.h"
 #include "core/stream/wait.h"
 #include "distributed/watchdog.h"
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "core/exit_report.h"
-#include "core/late_errors.h"
+#include "core/device/late_errors.h"
+#include "core/device/process_end.h"
 #include "core/stream/wait.h"
 #include "distributed/launch.h"
 #include "torch_npu/csrc/distributed/ProcessGroupHCCL.hpp"

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu::distributed {
 namespace {

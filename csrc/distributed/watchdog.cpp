@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/options.h"
-#include "core/exit_report.h"
+#include "core/device/process_end.h"
 #include "distributed/call_notes.h"
 #include "distributed/flight_recorder.h"
 #include "distributed/group.h"

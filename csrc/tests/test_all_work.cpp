@@ -3,8 +3,8 @@
 
 #include <future>
 
+#include "core/device/late_errors.h"
 #include "core/graph/graph.h"
-#include "core/late_errors.h"
 #include "core/memory/allocator.h"
 #include "core/stream/all_work.h"
 #include "core/stream/wait.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "acl/library.h"
-#include "core/generator.h"
+#include "core/graph/generator.h"
 #include "core/memory/allocator.h"
 #include "core/memory/host_allocator.h"
 #include "core/memory/storage.h"

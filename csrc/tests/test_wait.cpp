@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "core/stream/all_work.h"
 #include "core/stream/event.h"
 #include "core/stream/wait.h"
 #include "gate.h"

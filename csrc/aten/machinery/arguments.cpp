@@ -5,7 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include "aten/machinery/device_scope.h"
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/graph/graph.h"
 
 namespace torch_npu {

@@ -19,7 +19,7 @@
 
 #include "acl/symbol.h"
 #include "aclnn/acl_meta.h"
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu {
 

@@ -9,7 +9,7 @@
 
 #include <optional>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu {
 

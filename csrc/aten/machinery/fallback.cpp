@@ -11,8 +11,8 @@
 #include <unordered_map>
 
 #include "base/options.h"
-#include "core/device.h"
-#include "core/generator.h"
+#include "core/device/device.h"
+#include "core/graph/generator.h"
 
 namespace torch_npu {
 

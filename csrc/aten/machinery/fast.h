@@ -12,7 +12,7 @@
 #include <c10/core/Scalar.h>
 
 #include "aten/machinery/allocate.h"
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu {
 

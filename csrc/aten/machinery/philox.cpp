@@ -2,7 +2,7 @@
 
 #include "acl/symbol.h"
 #include "aclnn/aclnn_soft_philox.h"
-#include "core/generator.h"
+#include "core/graph/generator.h"
 #include "core/graph/graph.h"
 #include "core/stream/stream.h"
 

@@ -6,10 +6,10 @@
 #include <mutex>
 
 #include "acl/symbol.h"
-#include "core/exit_report.h"
-#include "core/generator.h"
+#include "core/device/late_errors.h"
+#include "core/device/process_end.h"
+#include "core/graph/generator.h"
 #include "core/graph/graph_file.h"
-#include "core/late_errors.h"
 #include "core/memory/allocator.h"
 #include "core/memory/device_cache.h"
 #include "core/memory/memory_pool.h"

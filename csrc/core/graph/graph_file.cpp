@@ -9,7 +9,7 @@
 
 #include "acl/symbol.h"
 #include "base/options.h"
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu {
 namespace {

@@ -46,7 +46,7 @@ void release_kept() {
   failure.rethrow();
 }
 
-[[maybe_unused]] const bool is_registered = [] {
+[[maybe_unused]] const bool kept_graphs_registered = [] {
   set_kept_graph_release(&release_kept);
   return true;
 }();

@@ -279,7 +279,7 @@ void apply_settings(std::string_view source, const std::string& text) {
 
 // Registers the keys before PyTorch reads PYTORCH_ALLOC_CONF, because it refuses unknown keys. A build of PyTorch for another
 // device may know some of the keys already and has its own hook, which stays.
-const bool is_registered = [] {
+const bool settings_registered = [] {
   for (const Key& key : kSettingKeys) Config::getMutableKeys().insert(std::string(key.name));
   auto& hook = Config::getConfigParserHook();
   if (!hook) hook = [](const std::string& text) { keep(Parser("the text of settings", text).parse()); };

@@ -4,9 +4,9 @@
 //   ...
 //   record_memory_history(std::nullopt);      // off
 //
-// It is off at first and then costs one load per allocation (core/allocation_watchers.h). Each DeviceCache owns a MemoryHistory,
-// which its lock protects. Caller takes the stack before that lock, because this needs Python's lock. The free functions are
-// thread-safe.
+// It is off at first and then costs one load per allocation (core/device/allocation_watchers.h). Each DeviceCache owns a
+// MemoryHistory, which its lock protects. Caller takes the stack before that lock, because this needs Python's lock. The free
+// functions are thread-safe.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -18,7 +18,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "core/allocation_watchers.h"
+#include "core/device/allocation_watchers.h"
 #include "core/memory/block.h"
 
 namespace torch_npu {

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <vector>
 
-#include "core/exit_report.h"
-#include "core/late_errors.h"
+#include "core/device/late_errors.h"
+#include "core/device/process_end.h"
 #include "core/memory/allocator.h"
 #include "core/memory/device_cache.h"
 #include "core/stream/wait.h"

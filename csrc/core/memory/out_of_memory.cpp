@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu {
 namespace {

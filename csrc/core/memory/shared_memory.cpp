@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "acl/symbol.h"
-#include "core/late_errors.h"
+#include "core/device/late_errors.h"
 #include "core/memory/allocator.h"
 #include "core/memory/ipc_tickets.h"
 #include "core/stream/all_work.h"

@@ -8,7 +8,7 @@
 #include "acl/softnpu.h"
 #include "acl/symbol.h"
 #include "base/options.h"
-#include "core/late_errors.h"
+#include "core/device/late_errors.h"
 #include "core/memory/allocation_sizes.h"
 #include "core/memory/allocator_settings.h"
 #include "core/memory/memory_stats.h"

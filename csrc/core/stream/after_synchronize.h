@@ -3,14 +3,14 @@
 //   stream.synchronize();      // waits, then calls after_synchronize()
 //
 // Memory without a cache (core/memory/uncached_memory.h) goes back to the device after a wait, so it installs a function here.
-// Then errors that destructors met are thrown (core/late_errors.h). Thread-safe.
+// Then errors that destructors met are thrown (core/device/late_errors.h). Thread-safe.
 #pragma once
 
 #include <c10/macros/Export.h>
 
 #include <atomic>
 
-#include "core/late_errors.h"
+#include "core/device/late_errors.h"
 
 namespace torch_npu {
 

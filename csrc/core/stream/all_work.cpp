@@ -5,7 +5,8 @@
 #include <shared_mutex>
 
 #include "acl/symbol.h"
-#include "core/device.h"
+#include "core/device/device.h"
+#include "core/stream/after_synchronize.h"
 #include "core/stream/open_captures.h"
 #include "core/stream/wait.h"
 
@@ -38,6 +39,18 @@ void wait_for_device(c10::DeviceIndex device) {
 }
 
 }  // namespace
+
+void synchronize_device(c10::DeviceIndex index) {
+  const c10::DeviceIndex device = checked_device(index);
+  detail::refuse_in_forked_child();
+  if (!has_context(device)) return;
+  before_wait();
+  const BoundDevice bound(device);
+  wait_in_slices(
+      "aclrtSynchronizeDeviceWithTimeout",
+      [](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeDeviceWithTimeout)(milliseconds); }, WaitFor::kDevice);
+  after_synchronize();
+}
 
 void wait_for_all_work() {
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {

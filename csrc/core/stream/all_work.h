@@ -1,4 +1,4 @@
-// Waits for all work of this process. Required before memory goes back to the device.
+// Waits for all work of a device, or of this process. The latter is required before memory goes back to the device.
 //
 //   const NoCaptures scope;
 //   if (!scope.holds()) return;   // a capture is open: keep the memory, a later call gives it back
@@ -12,9 +12,13 @@
 // Thread-safe.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/macros/Export.h>
 
 namespace torch_npu {
+
+// Waits for all work of device `index`. Throws the failure of a task, once.
+C10_EXPORT void synchronize_device(c10::DeviceIndex index);
 
 // Returns when every device that this process uses is idle. Throws WaitUnfinished (core/stream/wait.h), the exception of the
 // interrupt check, or the failure of a task, which is then reported for the first and only time. Requires a NoCaptures that

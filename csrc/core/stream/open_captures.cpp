@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "acl/symbol.h"
-#include "core/allocation_watchers.h"
+#include "core/device/allocation_watchers.h"
 #include "core/stream/all_work.h"
 
 namespace torch_npu {

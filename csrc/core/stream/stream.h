@@ -12,7 +12,7 @@
 #include <c10/macros/Export.h>
 
 #include "acl/acl_rt.h"
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu {
 

@@ -4,7 +4,7 @@
 
 #include "acl/error_codes/rt_error_codes.h"
 #include "base/options.h"
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu {
 namespace {

@@ -22,6 +22,7 @@
 
 #include "acl/acl_rt.h"
 #include "acl/error.h"
+#include "core/device/wait_unfinished.h"
 
 namespace torch_npu {
 
@@ -65,12 +66,6 @@ struct InterpreterLock {
 };
 // Null for none. `lock` must live until the process ends.
 C10_EXPORT void set_interpreter_lock(const InterpreterLock* lock);
-
-// The wait ended before the work, and nothing failed. Code that waits before it gives memory back keeps the memory then.
-class C10_EXPORT WaitUnfinished : public c10::Error {
- public:
-  using c10::Error::Error;
-};
 
 enum class WaitFor { kStream, kDevice };
 

@@ -18,7 +18,8 @@
 #include <cstdlib>
 #include <functional>
 
-#include "core/device.h"
+#include "core/device/device.h"
+#include "core/stream/all_work.h"
 
 extern "C" {
 void* __libc_malloc(size_t bytes);

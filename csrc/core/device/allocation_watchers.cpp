@@ -1,4 +1,4 @@
-#include "core/allocation_watchers.h"
+#include "core/device/allocation_watchers.h"
 
 namespace torch_npu {
 

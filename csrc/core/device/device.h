@@ -46,6 +46,8 @@ inline ThreadState& thread_state() {
 C10_EXPORT void bind_current_device();
 // Throws as torch does for a device that does not exist.
 [[noreturn]] C10_EXPORT void refuse_device(int64_t index);
+// Throws in a child of fork() whose parent used a device.
+void refuse_in_forked_child();
 
 }  // namespace detail
 
@@ -83,6 +85,8 @@ class BoundDevice {
 
 // Initialises the device library. Functions that need it call this themselves.
 C10_EXPORT void initialize();
+// initialize() calls the functions once, in the order of these calls, which must come before it.
+void call_at_initialization(void (*function)());
 C10_EXPORT bool is_initialized() noexcept;
 // Whether results can be infinite or NaN: the chip supports it, and INF_NAN_MODE_ENABLE is not 0.
 C10_EXPORT bool supports_inf_nan();
@@ -90,9 +94,6 @@ C10_EXPORT bool supports_inf_nan();
 C10_EXPORT bool is_in_bad_fork() noexcept;
 // Whether this process has used device `index`.
 C10_EXPORT bool has_context(c10::DeviceIndex index) noexcept;
-
-// Waits for all work of device `index`. Throws the failure of a task, once.
-C10_EXPORT void synchronize_device(c10::DeviceIndex index);
 
 struct DeviceProperties {
   std::string name;

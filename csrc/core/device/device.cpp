@@ -1,22 +1,17 @@
-#include "core/device.h"
+#include "core/device/device.h"
 
 #include <c10/util/Exception.h>
 #include <pthread.h>
 
 #include <atomic>
 #include <mutex>
+#include <vector>
 
 #include "acl/library.h"
 #include "acl/symbol.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "core/affinity.h"
-#include "core/exit_report.h"
-#include "core/operator_dump.h"
-#include "core/stream/after_synchronize.h"
-#include "core/stream/launch_trace.h"
-#include "core/stream/open_captures.h"
-#include "core/stream/wait.h"
+#include "core/device/affinity.h"
 
 namespace torch_npu {
 
@@ -57,10 +52,9 @@ void after_fork_in_child() {
   thread_state().bound_device = -1;  // the next bind_device() then calls initialize(), which throws
 }
 
-void refuse_in_forked_child() {
-  TORCH_CHECK(!is_in_bad_fork(),
-              "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' start "
-              "method: the process that forked this one had used an NPU, whose memory and threads do not come along.");
+std::vector<void (*)()>& functions_at_initialization() {
+  static auto* const leaked = new std::vector<void (*)()>;
+  return *leaked;
 }
 
 bool exists(int64_t index) { return index >= 0 && index < device_count(); }
@@ -108,6 +102,12 @@ void set_up_device(c10::DeviceIndex device) {
 }
 
 }  // namespace
+
+void detail::refuse_in_forked_child() {
+  TORCH_CHECK(!is_in_bad_fork(),
+              "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' start "
+              "method: the process that forked this one had used an NPU, whose memory and threads do not come along.");
+}
 
 void detail::refuse_device(int64_t index) {
   const int count = device_count();
@@ -160,8 +160,10 @@ c10::DeviceIndex checked_device(int64_t index) {
   return static_cast<c10::DeviceIndex>(index);
 }
 
+void call_at_initialization(void (*function)()) { functions_at_initialization().push_back(function); }
+
 void initialize() {
-  refuse_in_forked_child();
+  detail::refuse_in_forked_child();
   if (is_initialized()) return;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -171,9 +173,7 @@ void initialize() {
   const aclError code = ACL_FN(aclInit)(config.empty() ? nullptr : config.c_str());
   if (code != ACL_ERROR_REPEAT_INITIALIZE) acl::check(code, "aclInit");  // another client may have initialised the library
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
-  tell_device_origins();
-  watch_exit();
-  start_dump_of_variable();
+  for (void (*const function)() : functions_at_initialization()) function();
   initialized.store(true, std::memory_order_release);
 }
 
@@ -185,18 +185,6 @@ bool is_in_bad_fork() noexcept { return in_bad_fork.load(std::memory_order_relax
 
 bool has_context(c10::DeviceIndex index) noexcept {
   return index >= 0 && index < kMaxDevices && (used_devices.load(std::memory_order_relaxed) >> index & 1);
-}
-
-void synchronize_device(c10::DeviceIndex index) {
-  const c10::DeviceIndex device = checked_device(index);
-  refuse_in_forked_child();
-  if (!has_context(device)) return;
-  before_wait();
-  const BoundDevice bound(device);
-  wait_in_slices(
-      "aclrtSynchronizeDeviceWithTimeout",
-      [](int32_t milliseconds) { return ACL_FN(aclrtSynchronizeDeviceWithTimeout)(milliseconds); }, WaitFor::kDevice);
-  after_synchronize();
 }
 
 DeviceProperties device_properties(c10::DeviceIndex index) {

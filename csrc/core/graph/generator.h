@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "core/device.h"
+#include "core/device/device.h"
 #include "torch_npu/csrc/aten/NPUGeneratorImpl.h"
 
 namespace torch_npu {

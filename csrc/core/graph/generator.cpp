@@ -1,4 +1,4 @@
-#include "core/generator.h"
+#include "core/graph/generator.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>

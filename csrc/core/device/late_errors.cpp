@@ -1,4 +1,4 @@
-#include "core/late_errors.h"
+#include "core/device/late_errors.h"
 
 #include <c10/util/Exception.h>
 
@@ -7,8 +7,8 @@
 #include <mutex>
 #include <utility>
 
-#include "core/exit_report.h"
-#include "core/stream/wait.h"
+#include "core/device/process_end.h"
+#include "core/device/wait_unfinished.h"
 
 namespace torch_npu {
 

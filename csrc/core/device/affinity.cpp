@@ -1,4 +1,4 @@
-#include "core/affinity.h"
+#include "core/device/affinity.h"
 
 #include <c10/util/Exception.h>
 #include <sched.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/options.h"
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace torch_npu {
 namespace {
