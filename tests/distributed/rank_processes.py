@@ -1,4 +1,4 @@
-"""Sets of rank processes. One set lives for the whole session and runs every test of its setting.
+"""Sets of rank processes. A set lives on after a test and runs every test of its setting, until others need its room.
 
     ranks = rank_sets.get(Setting("hccl", world=4))
     results = ranks.run(function, *arguments)      # function(rank, *arguments) on every rank; a list with one result per rank
@@ -32,6 +32,7 @@ import pytest
 
 from tests.distributed import nodes
 
+MOST_PROCESSES = 40  # of all sets
 LIMIT = 90  # seconds that a call may take; the machine may be busy
 GROUP_TIMEOUT = datetime.timedelta(seconds=60)
 PR_SET_PDEATHSIG = 1
@@ -250,16 +251,25 @@ class RankSet:
 
 
 class RankSets:
-    """All sets of a session by setting."""
+    """The sets of a session by setting, those that were used last at the end."""
 
     def __init__(self):
         self._sets = {}
 
     def get(self, setting):
-        ranks = self._sets.get(setting)
+        ranks = self._sets.pop(setting, None)
         if ranks is None or ranks.failed:
-            ranks = self._sets[setting] = RankSet(setting)
+            self._make_room(setting.world)
+            ranks = RankSet(setting)
+        self._sets[setting] = ranks
         return ranks
+
+    def _make_room(self, world):
+        """Ends the sets that were not used for the longest time: each process keeps memory of its device."""
+        while self._sets and sum(setting.world for setting in self._sets) + world > MOST_PROCESSES:
+            ranks = self._sets.pop(next(iter(self._sets)))
+            if not ranks.failed:
+                ranks.close()
 
     def fresh(self, setting):
         """A new set, closed by the caller. For tests that leave broken process groups behind."""
