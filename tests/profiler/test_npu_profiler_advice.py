@@ -11,7 +11,7 @@ import torch_npu
 from torch_npu import profiler
 from torch_npu.profiler import advise, collect, findings, names, profile
 from torch_npu.profiler.folder import read_any
-from torch_npu.profiler.records import Operator, Records, Task
+from torch_npu.profiler.records import Call, Operator, Records, Task
 
 MS = 1_000_000
 DEVICE = torch.device("npu")
@@ -77,6 +77,28 @@ def test_copies_to_contiguous_memory_are_found(tmp_path):
     finding = of_kind(examined(program, tmp_path), "copy")
     assert_names(finding, program, "x.t().contiguous()")
     assert finding.count == 4
+
+
+def test_conversions_of_data_types_are_no_copies_to_contiguous_memory(tmp_path):
+    x = torch.ones(300, 200, device=DEVICE)
+
+    def program():
+        x.half()
+        x.t().to(torch.int64)
+
+    assert of_kind(examined(program, tmp_path), "copy") is None
+    with profile() as prof:
+        program()
+    assert [names.shown(task) for task in prof.npu_records.tasks if task.kind == "kernel"] == ["aclnnInplaceCopy"] * 2
+
+
+def test_a_waiting_call_that_is_built_in_has_a_short_name():
+    name = "<built-in method _npu_synchronize of a_long_name_of_a_record object at 0x7f957baee5b0>"
+    records = Records(
+        operators=[Operator(name, 1, 0, 10, kind="python", stack=("/home/me/train.py(7): step",))],
+        calls=[Call("aclrtSynchronizeDevice", 1, 2, 8)],
+    )
+    assert of_kind(findings.examine(records), "synchronisation").lines == ["/home/me/train.py:7 step (_npu_synchronize)"]
 
 
 def test_a_copy_of_the_backward_pass_names_the_line_of_the_forward_pass(tmp_path):

@@ -23,6 +23,7 @@ _LOADER = "enumerate(DataLoader)"
 _SMALL_NS, _LATE_NS = 20_000, 1_000_000
 _OF_TORCH = re.compile(r"^(torch|torch_npu)/|/(site|dist)-packages/(torch|torch_npu)/")
 _FRAME = re.compile(r"(.+\.py)\((\d+)\): (.+)")
+_BUILT_IN = re.compile(r"<built-in (?:method|function) (\w+)\b.*>")  # "... of NAME object at ADDRESS>" tells the user nothing
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,10 @@ def _outermost(calls: Calls, wanted: set[str]) -> list[Node]:
 
 
 def _place(node: Node | None) -> str:
-    line = python_line(node)
-    return f"{line} ({node.operator.name})" if node and line else node.operator.name if node else ""
+    if node is None:
+        return ""
+    line, name = python_line(node), _BUILT_IN.sub(r"\1", node.operator.name)
+    return f"{line} ({name})" if line else name
 
 
 def _tasks(records: Records, calls: Calls, kind: str, title: str, advice: str, wanted: Callable[..., bool]) -> Iterator[Finding]:

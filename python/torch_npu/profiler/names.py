@@ -67,7 +67,13 @@ def shown(task: Task) -> str:
         return FORMAT_CONTIGUOUS
     if task.kind == COPY and task.direction == "DtoD":
         return SYNCHRONOUS_COPY
-    return COPY_TO_CONTIGUOUS if task.name.startswith(("aclnnInplaceCopy", "aclnnSoftCopy", "aclnnCopy")) else task.name
+    copies = task.name.startswith(("aclnnInplaceCopy", "aclnnSoftCopy", "aclnnCopy"))
+    return COPY_TO_CONTIGUOUS if copies and not _changes_type(task) else task.name
+
+
+def _changes_type(task: Task) -> bool:
+    """A conversion such as x.half() runs as a copy, but memory in order would not save it."""
+    return bool(task.inputs and task.outputs) and task.inputs[0][1] != task.outputs[0][1]
 
 
 METRIC_COLUMNS = {
