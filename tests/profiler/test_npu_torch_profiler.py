@@ -192,6 +192,17 @@ def test_use_npu_simple_keeps_innermost_operators(tmp_path):
     assert "aten::linear" not in found and any(name.startswith("aclnn") for name in found)
 
 
+@pytest.mark.parametrize("column", ["self_npu_time_total", "self_npu_memory_usage"])
+def test_a_table_is_sorted_by_a_column_of_npu(column):
+    x = torch.ones(300, 300, device="npu")
+    with torch.autograd.profiler.profile(use_npu=True, profile_memory=True) as prof:
+        x.neg(), x @ x @ x
+    rows = prof.key_averages()
+    highest = max(rows, key=lambda row: getattr(row, column.replace("npu", "device")))
+    for table in (rows.table(sort_by=column, row_limit=1), rows.table(column, row_limit=1)):
+        assert table.split("\n")[3].split()[0] == highest.key, table
+
+
 @pytest.mark.parametrize("order", ["of the documents", "right"])
 def test_a_gradient_that_is_set_to_none_leaves_nothing_to_the_optimizer(order):
     """The samples of the documents call zero_grad between backward and step."""

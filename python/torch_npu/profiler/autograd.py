@@ -63,8 +63,9 @@ class NpuProfile(torch.autograd.profiler.profile):
 class NpuEvents(EventList):
     """Events whose table has the names and the order of the documents."""
 
-    def table(self, *args: Any, **kwargs: Any) -> str:
-        return document_table(super().table(*args, **kwargs))
+    def table(self, sort_by: str | None = None, *args: Any, **kwargs: Any) -> str:
+        """sort_by: also npu_time_total, self_npu_time_total, npu_memory_usage, self_npu_memory_usage."""
+        return document_table(super().table(sort_by and sort_by.replace("npu", "device"), *args, **kwargs))
 
     def key_averages(self, *args: Any, **kwargs: Any) -> Any:
         found = super().key_averages(*args, **kwargs)
