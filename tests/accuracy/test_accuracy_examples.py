@@ -55,6 +55,15 @@ def test_templates_of_one_operator_and_of_one_module(monkeypatch, capfd):
     assert "Ran 3 tests" in capfd.readouterr().err
 
 
+def test_the_import_of_the_guide_gives_templates_their_prec():
+    names = {}
+    exec(re.search(r"`(from torch_npu\.testing\S* import TestCase, run_tests)`", GUIDE)[1], names)
+    check = names["TestCase"]().assertEqual
+    check(torch.tensor([1.0]).npu(), torch.tensor([1.00005]), prec=1e-4)
+    with pytest.raises(AssertionError):
+        check(torch.tensor([1.0]).npu(), torch.tensor([1.001]), prec=1e-4)
+
+
 def test_a_whole_network_agrees(monkeypatch, capsys):
     assert run("whole_network.py", monkeypatch=monkeypatch) == 0
     told = capsys.readouterr().out

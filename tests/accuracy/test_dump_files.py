@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch_npu.tools.accuracy import cli, dump_data, msaccucmp
 from torch_npu.tools.accuracy.dump_data import Block, OpDump
+from torch_npu.tools.accuracy.dump_data.message import DumpData
 from torch_npu.tools.accuracy.formats import to_format
 
 NAMES = ["float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint32", "uint64", "bool", "float64"]
@@ -70,6 +71,22 @@ def test_convert_writes_arrays_of_a_file_and_of_a_folder(tmp_path, capsys):
     assert cli.main(["convert", "-d", str(path), "-out", str(tmp_path / "c"), "-t", "pt", "-o", "0"]) == 0
     assert torch.load(tmp_path / "c" / f"{name}.output.0.pt").tolist() == x.tolist()
     assert cli.main(["convert", "-d", str(path), "-out", str(tmp_path / "c"), "-o", "3"]) == 6
+
+
+def test_convert_reads_files_of_version_1_and_says_when_the_version_is_another(tmp_path, capsys):
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    whole = DumpData(version="1.0", op_name="pool1")
+    block = whole.output.add(data_type=1, data=x.tobytes(), size=x.nbytes)
+    block.shape.dim.extend(x.shape)
+    name = "Pooling.pool1.1147.1589195081588018"
+    (tmp_path / name).write_bytes(whole.SerializeToString())
+    assert cli.main(["convert", "-d", str(tmp_path / name), "-out", str(tmp_path / "o"), "-v", "1"]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "o" / f"{name}.output.0.npy"), x)
+    assert cli.main(["convert", "-d", str(tmp_path / name), "-out", str(tmp_path / "o"), "-v", "2"]) != 0
+    assert "give -v 1" in capsys.readouterr().err
+    path = write(tmp_path, "Add.add.3.0.17", [x], [])
+    assert cli.main(["convert", "-d", str(path), "-out", str(tmp_path / "o"), "-v", "1"]) != 0
+    assert "give -v 2" in capsys.readouterr().err
 
 
 def test_a_name_that_is_too_long_goes_through_a_mapping(tmp_path):

@@ -142,12 +142,13 @@ def read(path: str | os.PathLike[str], version: int = 2) -> OpDump:
     return _decode_whole(path, data) if version == 1 else _decode(path, data)
 
 
-def _parse(path: Path, text: bytes) -> Any:
+def _parse(path: Path, text: bytes, version: int) -> Any:
     header = DumpData()
     try:
         header.ParseFromString(text)
     except DecodeError:
-        raise DumpError(f"{path} is no dump file of an operator: its header cannot be decoded") from None
+        advice = f"if it has another version, give -v {3 - version}"
+        raise DumpError(f"{path} is no dump file of version {version}: its header cannot be decoded; {advice}") from None
     return header
 
 
@@ -157,10 +158,11 @@ def _decode(path: Path, data: bytes) -> OpDump:
     length = _LENGTH.unpack_from(data)[0]
     if length > len(data) - _LENGTH.size:
         raise DumpError(
-            f"{path} is cut off or no dump file of version 2: its header should have {length} bytes, the file has {len(data)}"
+            f"{path} is cut off or no dump file of version 2: its header should have {length} bytes, the file has {len(data)}; "
+            "if it is of version 1, give -v 1"
         )
     begin = _LENGTH.size + length
-    header = _parse(path, data[_LENGTH.size : begin])
+    header = _parse(path, data[_LENGTH.size : begin], 2)
     parts = [*header.input, *header.output, *header.buffer, *header.space]
     end = begin + sum(part.size for part in parts)
     if end != len(data):
@@ -173,7 +175,7 @@ def _decode(path: Path, data: bytes) -> OpDump:
 
 
 def _decode_whole(path: Path, data: bytes) -> OpDump:
-    header = _parse(path, data)
+    header = _parse(path, data, 1)
     if not header.input and not header.output:
         raise DumpError(f"{path} is no dump file of version 1: it holds no input and no output")
     return _of_header(header, [part.data for part in (*header.input, *header.output, *header.buffer, *header.space)])
