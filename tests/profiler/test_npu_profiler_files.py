@@ -268,6 +268,14 @@ def test_operators_of_logs_are_listed_once(tmp_path, monkeypatch, capsys):
     assert "none is not a folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_a_module_is_timed_on_both_devices_and_stays_where_it_is(device):
+    module = torch.nn.BatchNorm1d(4).to(device)
+    times = profiler.time_operator(module, torch.ones(3, 4), repeat=2)
+    assert times.npu_us > 0 and times.cpu_us > 0
+    assert module.weight.device.type == device and module.num_batches_tracked.item() == 0
+
+
 def test_one_operator_is_timed_on_both_devices():
     times = profiler.time_operator(torch.add, torch.ones(4), torch.ones(4), repeat=2)
     assert times.npu_us > 0 and times.cpu_us > 0
