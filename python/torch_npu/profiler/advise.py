@@ -73,9 +73,19 @@ def summary(records: Records, found: list[Finding]) -> dict[str, Any]:
 def text(records: Records, found: list[Finding]) -> str:
     start, end = records.span()
     head = f"{(end - start) / 1e6:.3f} ms, {_count_of_operators(records)} operators, {len(records.tasks)} tasks of devices"
+    lines = [head, *_longest_kernels(records)]
     if not found:
-        return f"{head}\nnothing stands out"
-    return "\n".join([head, *(f"{number:2}. {finding.text()}" for number, finding in enumerate(found, 1))])
+        return "\n".join([*lines, "nothing stands out"])
+    return "\n".join([*lines, *(f"{number:2}. {finding.text()}" for number, finding in enumerate(found, 1))])
+
+
+def _longest_kernels(records: Records, most: int = 3) -> list[str]:
+    rows = _kernels(records).rows
+    total = sum(row[3] for row in rows)
+    if not total:
+        return []
+    shares = ", ".join(f"{row[0]} {100 * row[3] / total:.0f} %" for row in rows[:most])
+    return [f"time of devices: {total / 1000:.3f} ms, of it {shares}"]
 
 
 def write_page(path: Path, records: Records, found: list[Finding], source: str) -> None:
