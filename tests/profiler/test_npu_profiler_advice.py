@@ -147,6 +147,19 @@ def test_slow_first_calls_are_found(tmp_path):
     assert "profiled::slow_first" in finding.lines[0] and Path(__file__).name in finding.lines[0]
 
 
+def test_a_slow_first_call_around_another_one_keeps_the_rest_of_its_time():
+    operators = []
+    for number in range(6):
+        start, outer, inner = number * 100 * MS, 30 * MS if number == 0 else 1000, 10 * MS if number == 0 else 500
+        operators += [
+            Operator("mine::outer", 1, start, start + outer),
+            Operator("aten::add", 1, start + 100, start + 100 + inner),
+        ]
+    finding = of_kind(findings.examine(Records(operators=operators)), "first call")
+    assert finding.count == 2 and finding.lines == ["mine::outer", "aten::add"]
+    assert finding.cost_us == pytest.approx(30_000, abs=10)
+
+
 class Slow(torch.utils.data.Dataset):
     def __len__(self):
         return 4
@@ -183,6 +196,12 @@ def test_short_kernels_are_found_and_a_graph_is_advised(tmp_path):
 def test_long_kernels_are_no_small_launches():
     tasks = [Task("aclnnMm", start_ns=MS * number, end_ns=MS * number + MS // 2) for number in range(200)]
     assert of_kind(findings.examine(Records(tasks=tasks)), "small launches") is None
+
+
+def test_the_text_names_the_operators_that_take_the_time_of_the_device():
+    tasks = [Task("aclnnAdd", end_ns=MS), Task("aclnnMm", end_ns=6 * MS), Task("aclnnMm", start_ns=6 * MS, end_ns=8 * MS)]
+    assert "time of devices: 9.000 ms, of it aclnnMm 89 %, aclnnAdd 11 %" in advise.text(Records(tasks=tasks), [])
+    assert "time of devices" not in advise.text(Records(), [])
 
 
 def test_settings_of_the_host_are_found(tmp_path, monkeypatch):

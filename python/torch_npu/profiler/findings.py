@@ -165,8 +165,7 @@ def _first_calls(records: Records, calls: Calls) -> Iterator[Finding]:
             excess = first.host_total - median(node.host_total for node in nodes)
             if excess > _LATE_NS:
                 late.append((first, excess))
-    around = {id(above) for node, _ in late for above in _above(node)}
-    late = [(node, excess) for node, excess in late if id(node) not in around]
+    late = _without_inner(late)
     if late:
         yield Finding(
             "first call",
@@ -176,6 +175,16 @@ def _first_calls(records: Records, calls: Calls) -> Iterator[Finding]:
             "Run about 10 steps before the profile (warmup of the schedule); with changing shapes, pad to few fixed ones.",
             _lines((_place(node), cost) for node, cost in late),
         )
+
+
+def _without_inner(late: list[tuple[Node, float]]) -> list[tuple[Node, float]]:
+    """Takes the excess of each call from the call around it, so that no time counts twice."""
+    rest = {id(node): excess for node, excess in late}
+    for node, excess in late:
+        around = next((id(above) for above in _above(node) if id(above) in rest), None)
+        if around is not None:
+            rest[around] -= excess
+    return [(node, rest[id(node)]) for node, _ in late if rest[id(node)] > _LATE_NS]
 
 
 def _above(node: Node) -> Iterator[Node]:
