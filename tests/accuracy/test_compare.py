@@ -63,6 +63,32 @@ def test_the_first_wrong_operator_is_named_wherever_it_is(tmp_path, seed):
     assert data["first"]["number"] == place and data["first"]["state"] == "error"
 
 
+def with_backward(scale=1.0, wrong=None):
+    """relu, its sum, and the backward nodes. The gradient of the sum is 1 in every run; that of relu needs its saved result."""
+    x = np.linspace(-1, 1, 16).astype(np.float32) * np.float32(scale)
+    y, one = np.maximum(x, 0), np.ones(16, np.float32)
+    made = {"relu": y, "square": y * y, "SquareBackward0": 2 * y, "ReluBackward0": 2 * y * (y > 0)}
+    given = {"relu": x, "square": y, "SquareBackward0": one, "ReluBackward0": 2 * y}
+    if wrong:
+        made[wrong] = made[wrong] + 1
+    return [(name, number, {"self": given[name]}, {"result": made[name]}) for number, name in enumerate(made, 1)]
+
+
+@pytest.mark.parametrize(
+    ("mine", "first", "state"),
+    [
+        ({"scale": 3.0}, "relu", "inherited"),  # other data
+        ({"wrong": "square"}, "square", "error"),
+        ({"wrong": "SquareBackward0"}, "SquareBackward0", "error"),
+        ({"wrong": "ReluBackward0"}, "ReluBackward0", "error"),
+    ],
+)
+def test_a_backward_node_after_a_wrong_forward_operator_is_not_at_fault(tmp_path, capsys, mine, first, state):
+    status, _, data = run(tmp_path, with_backward(**mine), with_backward())
+    assert status == 1 and (data["first"]["name"], data["first"]["state"]) == (first, state)
+    assert ("its inputs differ already; give both runs the same seed" in capsys.readouterr().out) == (state == "inherited")
+
+
 def test_reordered_operators_are_matched_by_the_graph(tmp_path):
     status, _, data = run(tmp_path, network(swap=True, noise=1e-7), network())
     assert status == 0 and data["counts"]["unmatched"] == 0

@@ -6,11 +6,14 @@
 
 The state of an operator: `pass`; `warning`: an output is less exact than usual; `error`: an output is wrong though the inputs
 agree, so the operator itself is at fault; `inherited`: an output is wrong, and so was an input; `unmatched`: only one run has it.
+The inputs of a backward node in an .h5 file are its gradients only. Its output is `inherited` if a forward operator before it was
+wrong, too, because the node may use saved results of that.
 """
 
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +32,7 @@ _SAME_KIND = (
     {"complex64", "complex128", "complex32"},
 )
 _FEW = 0.01
+_NODE = re.compile(r"[A-Z]\w*Backward\d*")
 Measure = Callable[[np.ndarray, np.ndarray], tuple[str, str]]  # of a user's script
 
 
@@ -64,6 +68,7 @@ class Item:
     mine: Op | None
     golden: Op | None
     rows: list[Row]
+    after_wrong: bool = False  # a backward node, and a forward operator before it has a wrong output
 
     @property
     def op(self) -> Op:
@@ -83,7 +88,7 @@ class Item:
         if "error" not in outputs:
             return "warning" if "warning" in outputs else "pass"
         inputs_agree = all(row.state != "error" for row in self.rows if row.side == "input")
-        return "error" if inputs_agree else "inherited"
+        return "error" if inputs_agree and not self.after_wrong else "inherited"
 
 
 @dataclass
@@ -117,7 +122,18 @@ def compare(mine: Run, golden: Run, options: Options) -> Result:
     matched = sorted([*pairs, *((op, None) for op in only_mine)], key=lambda pair: pair[0].number)
     chosen = [pair for place, pair in enumerate(matched, 1) if options.chosen(place, len(matched))]
     items = [Item(left, right, _relaxed(list(_rows(left, right, options))) if right else []) for left, right in chosen]
+    if mine.format == "h5":
+        _mark_nodes(items)
     return Result(mine, golden, items + [Item(None, op, []) for op in only_golden])
+
+
+def _mark_nodes(items: list[Item]) -> None:
+    wrong = False
+    for item in items:
+        if _NODE.fullmatch(item.op.name):
+            item.after_wrong = wrong
+        elif item.state in ("error", "inherited"):
+            wrong = True
 
 
 def _relaxed(rows: list[Row]) -> list[Row]:

@@ -25,7 +25,9 @@ def answer(result: Result) -> list[str]:
         if 0 < matched < result.counts["unmatched"]:
             told = "the operators that both runs have agree, but most operators have no partner; are they the same model?"
         return [f"{told} ({counts})"]
-    known = "its inputs agree and its outputs do not" if first.state == "error" else "its inputs differ already"
+    known = "its inputs agree and its outputs do not"
+    if first.state == "inherited":
+        known = "its inputs differ already; give both runs the same seed, weights and data"
     reasons = [f"{row.side} {name_of(row)}: {row.reason}" for row in first.rows if row.state == "error"]
     return [f"the first wrong operator is {described(first.op)}: {known}", *reasons[:4], f"operators: {counts}"]
 
