@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from torch_npu.tools.accuracy import cli
 from torch_npu.tools.accuracy.align import align
+from torch_npu.tools.accuracy.names import is_random
 from torch_npu.tools.accuracy.runs import open_run
 from torch_npu.tools.accuracy.verdict import judge
 from torch_npu.tools.report import read_data
@@ -87,6 +88,25 @@ def test_a_backward_node_after_a_wrong_forward_operator_is_not_at_fault(tmp_path
     status, _, data = run(tmp_path, with_backward(**mine), with_backward())
     assert status == 1 and (data["first"]["name"], data["first"]["state"]) == (first, state)
     assert ("its inputs differ already; give both runs the same seed" in capsys.readouterr().out) == (state == "inherited")
+
+
+def test_a_random_operator_hides_no_wrong_one(tmp_path, capsys):
+    x, mask = np.linspace(1, 2, 16).astype(np.float32), np.arange(16) % 2
+    drop = [("dropout", 1, {"input": x}, {"result": (x * keep).astype(np.float32)}) for keep in (mask, 1 - mask)]
+    # As in a replay, neg has the inputs of the golden run.
+    neg = [("neg", 2, {"self": x}, {"result": result}) for result in (-x, -x + 1)]
+    status, rows, data = run(tmp_path, [drop[0], neg[0]], [drop[1], neg[0]])
+    assert status == 0 and data["agrees"] and data["counts"]["warning"] == 1
+    [reason] = [row["CompareFailReason"] for row in rows if "/dropout/1/output" in row["NPUDumpPath"]]
+    assert "draws random numbers" in reason
+    assert all(is_random(name) for name in ("dropout_", "NativeDropoutBackward0", "rand_like", "randn"))
+    assert not any(is_random(name) for name in ("norm", "ReluBackward0"))
+    (tmp_path / "nan").mkdir()
+    nan = [("dropout", 1, {"input": x}, {"result": x * np.float32(np.nan)})]
+    assert run(tmp_path / "nan", nan, [drop[1]])[2]["first"]["name"] == "dropout"
+    (tmp_path / "wrong").mkdir()
+    status, _, data = run(tmp_path / "wrong", [drop[0], neg[1]], [drop[1], neg[0]])
+    assert status == 1 and data["first"]["name"] == "neg" and "first wrong operator is neg" in capsys.readouterr().out
 
 
 def test_reordered_operators_are_matched_by_the_graph(tmp_path):

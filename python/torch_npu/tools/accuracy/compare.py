@@ -8,6 +8,7 @@ The state of an operator: `pass`; `warning`: an output is less exact than usual;
 agree, so the operator itself is at fault; `inherited`: an output is wrong, and so was an input; `unmatched`: only one run has it.
 The inputs of a backward node in an .h5 file are its gradients only. Its output is `inherited` if a forward operator before it was
 wrong, too, because the node may use saved results of that.
+An operator that draws random numbers is `warning` if its outputs differ.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from . import metrics
 from .align import align
-from .names import IGNORED_ARGUMENTS, canonical_argument
+from .names import IGNORED_ARGUMENTS, canonical_argument, is_random
 from .runs import Op, Run, Value
 from .verdict import Judgement, coarser, judge
 
@@ -32,6 +33,7 @@ _SAME_KIND = (
     {"complex64", "complex128", "complex32"},
 )
 _FEW = 0.01
+_RANDOM = "the operator draws random numbers, so its outputs cannot agree; switch it off to compare what follows"
 _NODE = re.compile(r"[A-Z]\w*Backward\d*")
 Measure = Callable[[np.ndarray, np.ndarray], tuple[str, str]]  # of a user's script
 
@@ -122,6 +124,9 @@ def compare(mine: Run, golden: Run, options: Options) -> Result:
     matched = sorted([*pairs, *((op, None) for op in only_mine)], key=lambda pair: pair[0].number)
     chosen = [pair for place, pair in enumerate(matched, 1) if options.chosen(place, len(matched))]
     items = [Item(left, right, _relaxed(list(_rows(left, right, options))) if right else []) for left, right in chosen]
+    for item in items:
+        if is_random(item.op.name):
+            _excuse(item.rows)
     if mine.format == "h5":
         _mark_nodes(items)
     return Result(mine, golden, items + [Item(None, op, []) for op in only_golden])
@@ -134,6 +139,13 @@ def _mark_nodes(items: list[Item]) -> None:
             item.after_wrong = wrong
         elif item.state in ("error", "inherited"):
             wrong = True
+
+
+def _excuse(rows: list[Row]) -> None:
+    for row in rows:
+        if row.side == "output" and row.judgement and row.state == "error" and row.judgement.units < np.inf:
+            row.reason = _RANDOM
+            row.judgement = Judgement("warning", row.judgement.units, _RANDOM)
 
 
 def _relaxed(rows: list[Row]) -> list[Row]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # Name on a device -> the name that all of them are matched by. Names of nodes are without the number at their end.
 SAME_OPERATOR = {
     "NpuConvolutionBackward": "ConvolutionBackward",
@@ -31,3 +33,14 @@ def canonical(name: str) -> str:
 
 def canonical_argument(name: str) -> str:
     return SAME_ARGUMENT.get(name, name)
+
+
+_RANDOM = (
+    r"(alpha_|feature_|feature_alpha_|native_)?dropout|bernoulli|binomial|cauchy|exponential|geometric|log_normal|multinomial|normal"
+    r"|poisson|rand(int|n)?(_like)?|random|randperm|rrelu|uniform|NativeDropoutBackward|RreluWithNoiseBackward"
+)
+
+
+def is_random(name: str) -> bool:
+    """Of an operator that draws numbers, and of its node, which uses them."""
+    return re.fullmatch(_RANDOM, canonical(name).removesuffix("_")) is not None
