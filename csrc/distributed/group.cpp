@@ -156,6 +156,11 @@ std::vector<std::shared_ptr<Communicator>> Group::communicators() const {
   return all;
 }
 
+std::string Group::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 void Group::fail(const std::string& reason, c10d::ErrorType type) {
   const std::lock_guard lock(mutex_);
   if (has_failed()) return;

@@ -70,6 +70,7 @@ class Group {
   void fail(const std::string& reason, c10d::ErrorType type);
   bool has_failed() const { return error() != c10d::ErrorType::SUCCESS; }
   c10d::ErrorType error() const { return error_.load(); }
+  std::string failure() const;
   // Destroys the communicators. What still runs on them fails; the error of the stream then has `reason`.
   void abort(const std::string& reason);
   // Waits for what was launched, then destroys the communicators. A failure that no call has reported yet becomes a warning.

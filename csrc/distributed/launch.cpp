@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/ScopeExit.h>
 
+#include "base/first_failure.h"
 #include "core/graph/graph.h"
 #include "core/guard.h"
 #include "core/stream/launch_trace.h"
@@ -66,8 +67,10 @@ void order_replays(const std::shared_ptr<Group>& group, const Call& call, const 
       if (living == nullptr || connected == nullptr) return launch();  // the replay fails: its communicator was destroyed
       const std::lock_guard lock(living->launch_lock());
       order.enter(stream);
-      launch();
-      order.leave(stream);
+      FirstFailure failure;
+      failure.attempt(launch);
+      failure.attempt([&] { order.leave(stream); });
+      failure.rethrow();
     });
   });
 }
@@ -106,11 +109,14 @@ c10::intrusive_ptr<c10d::Work> launch(const std::shared_ptr<Group>& group, Call 
     // In a capture the graph has the order, and events of other streams cannot be waited for.
     if (is_captured) order_replays(group, call, communicator, current);
     if (!is_captured) for_orders(call, *communicator, [&](StreamOrder& order) { order.enter(stream); });
-    {
+    FirstFailure failure;
+    failure.attempt([&] {
       const auto forget = c10::make_scope_exit([] { forget_notes(); });
       body(communicator->handle(), stream.stream());
-    }
-    if (!is_captured) for_orders(call, *communicator, [&](StreamOrder& order) { order.leave(stream); });
+    });
+    // A body of several calls may have launched some of them before one threw.
+    if (!is_captured) for_orders(call, *communicator, [&](StreamOrder& order) { failure.attempt([&] { order.leave(stream); }); });
+    failure.rethrow();
     operation->mark_done();
   }
   if (is_elsewhere) operation->hold(all_tensors(call));

@@ -94,6 +94,11 @@ void WorkHCCL::wait_on_host(std::chrono::milliseconds timeout) {
     }
     check_interrupt();
   }
+  // The device reports a failure once. A call that left or aborted the group may have taken it.
+  if (operation_->group->has_failed() && operation_->is_done() && !operation_->has_succeeded()) {
+    program_took_notice();
+    operation_->fail_now(c10::str("did not succeed before its group failed: ", operation_->group->failure()));
+  }
   operation_->release();
   after_synchronize();
 }
