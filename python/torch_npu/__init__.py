@@ -15,7 +15,13 @@ run_if_asked()
 
 import torch  # noqa: E402
 
-from ._built_for import TORCH as _BUILT_FOR  # noqa: E402
+try:
+    from ._built_for import TORCH as _BUILT_FOR
+except ModuleNotFoundError:  # only a build has it
+    raise ImportError(
+        f"{os.path.dirname(__file__)} has the sources of torch_npu, not a build. Python found them before the installed package: "
+        "start it in another folder, and take this one out of PYTHONPATH. scripts/build makes a build and installs it."
+    ) from None
 from .version import __version__  # noqa: E402
 
 

@@ -73,6 +73,26 @@ def destroyed_after_replay(rank):
     return x[0].item()
 
 
+def waited_late(rank, how):
+    """The error of a wait for a collective that was cut, if the program left the group before it waited."""
+    rank.join(f"waited_late {how}", device_id=rank.device)
+    x = torch.ones(4, device=rank.device)
+    dist.all_reduce(x)
+    torch.npu.synchronize()
+    if rank.rank == 1:
+        return dist.distributed_c10d._abort_process_group()
+    work = dist.all_reduce(x, async_op=True)
+    if how == "destroyed":
+        while not work.is_completed():
+            time.sleep(0.01)
+        dist.destroy_process_group()
+    else:
+        dist.distributed_c10d._abort_process_group()
+    with pytest.raises(dist.DistBackendError) as caught:
+        work.wait()
+    return str(caught.value)
+
+
 def splits(rank):
     """Splits by some ranks before splits by all: the ranks have made different numbers of groups."""
     x = torch.ones(4, device=rank.device)
@@ -163,6 +183,12 @@ def test_a_replay_keeps_the_order_of_the_group(rank_sets, kind):
 
 def test_destroy_waits_for_replays(rank_sets):
     assert rank_sets.get(TWO).run(joined, destroyed_after_replay) == [16, 16]
+
+
+@pytest.mark.parametrize("how", ["destroyed", "aborted"])
+def test_a_wait_after_the_group_was_left_says_that_the_collective_was_cut(rank_sets, how):
+    text, _ = rank_sets.get(TWO).run(waited_late, how)
+    assert "all_reduce number 2" in text and "did not succeed before its group failed" in text
 
 
 def test_splits_of_some_ranks_before_splits_of_all(rank_sets):

@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch_npu_autoload
 
+from tests.conftest import ROOT
+
 USE = "print(torch.ones(2, device='npu').sum().item(), torch.npu.is_initialized())"
 
 
@@ -66,6 +68,16 @@ def test_another_torch_is_refused_in_one_sentence(python):
     done = python("import torch\ntorch.__version__ = '2.9.1'\nimport torch_npu", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     built_for = ".".join(torch.__version__.split(".")[:2])
     assert f"was built for torch {built_for}, but torch 2.9.1 is installed" in done.stderr
+
+
+def test_the_source_folder_says_that_it_is_not_a_build(python):
+    sources = ROOT / "python"
+    done = python("import torch_npu", TORCH_DEVICE_BACKEND_AUTOLOAD="0", PYTHONPATH=str(sources))
+    assert done.returncode == 1
+    assert f"{sources}/torch_npu has the sources of torch_npu, not a build" in done.stderr.splitlines()[-1]
+    done = python("import torch\nprint(torch.ones(2).sum().item())", PYTHONPATH=str(sources))
+    assert (done.stdout, done.returncode) == ("2.0\n", 0)
+    assert "torch_npu was not loaded" in done.stderr and "start it in another folder" in done.stderr
 
 
 @pytest.mark.parametrize(
