@@ -299,6 +299,8 @@ def _advice(name: str, error: str) -> str:
         "TORCH_NPU_LIBRARY_PATH": f"TORCH_NPU_LIBRARY_PATH is {_shown('TORCH_NPU_LIBRARY_PATH')}: correct or unset it",
         "INF_NAN_MODE_ENABLE": "unset INF_NAN_MODE_ENABLE",
         "cannot load the device library": "set TORCH_NPU_LIBRARY_PATH=softnpu for the one that torch_npu contains",
+        "No module named 'torch._C'": "a folder named torch hides the installed torch: start Python in another folder than "
+        f"{os.getcwd()}, or take the folder out of PYTHONPATH",
         "No module named 'torch'": f"{sys.executable} -m pip install torch=={_built_for()}.*",
         "out of memory": "other processes hold it (npu-smi info lists them), or SOFTNPU_DEVICE_MEMORY is too small",
     }

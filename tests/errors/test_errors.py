@@ -1,7 +1,10 @@
 """Bad input and failures: one clear error, and the process stays usable."""
 
+from pathlib import Path
+
 import pytest
 import torch
+import torch_npu
 
 
 @pytest.fixture(autouse=True)
@@ -265,6 +268,47 @@ def test_a_broken_device_library_is_named(child, tmp_path):
     (tmp_path / "libascendcl.so").write_text("no library")
     done = child("import torch; torch.ones(2, device='npu')", TORCH_NPU_LIBRARY_PATH=str(tmp_path))
     assert f"cannot load the device library {tmp_path}/libascendcl.so" in done.stderr
+
+
+def test_a_missing_collective_library_is_named(child, tmp_path):
+    for name in ("libascendcl.so", "libopapi.so"):
+        (tmp_path / name).symlink_to(Path(torch_npu.__file__).parent / "lib" / name)
+    done = child(
+        """
+        import torch, torch_npu
+        from torch import distributed as dist
+        print(torch.npu.is_available(), torch_npu.distributed.is_hccl_available())
+        dist.init_process_group("hccl", store=dist.HashStore(), rank=0, world_size=1)
+        dist.all_reduce(torch.ones(2).npu())
+        """,
+        TORCH_NPU_LIBRARY_PATH=str(tmp_path),
+    )
+    assert done.stdout == "True False\n", done.stderr
+    assert f"{tmp_path}/libascendcl.so, but there is no libhccl.so beside it" in done.stderr
+
+
+def test_calls_that_older_versions_refused():
+    """Those of the questions and answers of the documents: integers, indices of changing number, out=."""
+    numbers = torch.randint(0, 100, (2, 3, 8, 8))
+    on_npu = numbers.npu()
+    for call in (lambda x: x.max(), lambda x: torch.max(x, 1).values, lambda x: torch.nn.functional.max_pool2d(x, 2)):
+        torch.testing.assert_close(call(on_npu).cpu(), call(numbers))
+    values = torch.zeros(10).npu()
+    for count in (2, 5, 3):
+        values[torch.arange(count).npu()] = torch.full((count,), float(count)).npu()
+        values[values == 5] = 1.0
+    assert values.tolist() == [3.0] * 3 + [1.0] * 2 + [0.0] * 5
+    assert torch.trunc(torch.tensor([1.5, -1.5]).npu(), out=torch.empty(2).npu()).tolist() == [1.0, -1.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_a_binary_loss_of_integers_is_refused_as_on_the_cpu(dtype):
+    floats, whole = torch.randn(4), torch.ones(4, dtype=dtype)
+    for arguments in ((floats, whole), (whole, floats)):
+        with pytest.raises(RuntimeError) as expected:
+            torch.nn.functional.binary_cross_entropy_with_logits(*arguments)
+        with pytest.raises(type(expected.value), match=r"not implemented for|result type"):
+            torch.nn.functional.binary_cross_entropy_with_logits(*(argument.npu() for argument in arguments))
 
 
 def test_the_library_can_be_chosen(child):

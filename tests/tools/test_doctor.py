@@ -198,6 +198,15 @@ def test_another_torch(doctor, tmp_path):
     )
 
 
+def test_a_folder_that_hides_torch(doctor, tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("from torch._C import *\n")  # as in a checkout of PyTorch
+    found = findings(doctor("--json"), 1)
+    (text,) = about(found, "import torch", "problem")
+    assert "No module named 'torch._C'" in text
+    assert f"a folder named torch hides the installed torch: start Python in another folder than {tmp_path}" in text
+
+
 def test_a_broken_plugin(doctor, package):
     (bindings,) = package.glob("_C*.so")
     spoil(bindings, b"no library")
