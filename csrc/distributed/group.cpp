@@ -186,7 +186,7 @@ void Group::wait_to_leave() {
   try {
     wait();
   } catch (const WaitUnfinished&) {
-    throw;
+    if (!has_failed()) throw;  // else the collective was aborted, which has the code of a refused wait
   } catch (const c10::Error& error) {
     if (!has_failed()) TORCH_WARN(describe(), " had a failed collective when it was destroyed: ", error.what_without_backtrace());
   }

@@ -74,10 +74,11 @@ void WorkHCCL::abort() {
 bool WorkHCCL::wait_for_a_moment() {
   try {
     return operation_->wait_briefly();
-  } catch (const WaitUnfinished&) {
-    throw;
   } catch (const c10::Error& error) {
     rethrow_failure();
+    // An aborted collective has the code of a refused wait.
+    const bool is_unfinished = dynamic_cast<const WaitUnfinished*>(&error) != nullptr;
+    if (is_unfinished && !operation_->group->has_failed()) throw;
     program_took_notice();
     operation_->fail_now(c10::str("failed: ", error.what_without_backtrace()));
   }

@@ -93,6 +93,32 @@ def waited_late(rank, how):
     return str(caught.value)
 
 
+def rejoined(rank, how):
+    """A collective of a new group, after one of the old group exceeded its timeout and was aborted."""
+    store = rank.store(f"rejoined {how}")
+    rank.join(f"before the timeout {how}", timeout=datetime.timedelta(seconds=3), device_id=rank.device)
+    x = torch.ones(4, device=rank.device)
+    dist.all_reduce(x)
+    torch.npu.synchronize()
+    if rank.rank == 0:
+        work = dist.all_reduce(x, async_op=True)
+        while how == "noticed" and not work.is_completed():
+            time.sleep(0.01)
+        with pytest.raises(dist.DistBackendError, match="timeout of 3000 ms"):
+            work.wait(datetime.timedelta(seconds=60))
+        store.set("over", "")
+    else:
+        store.wait(["over"])
+    dist.destroy_process_group()
+    return joined(rank, sums)
+
+
+def sums(rank):
+    x = torch.ones(4, device=rank.device)
+    dist.all_reduce(x)
+    return x.tolist()
+
+
 def splits(rank):
     """Splits by some ranks before splits by all: the ranks have made different numbers of groups."""
     x = torch.ones(4, device=rank.device)
@@ -189,6 +215,12 @@ def test_destroy_waits_for_replays(rank_sets):
 def test_a_wait_after_the_group_was_left_says_that_the_collective_was_cut(rank_sets, how):
     text, _ = rank_sets.get(TWO).run(waited_late, how)
     assert "all_reduce number 2" in text and "did not succeed before its group failed" in text
+
+
+@pytest.mark.parametrize("how", ["waited for", "noticed"])
+def test_a_new_group_after_a_timeout(rank_sets, how):
+    with rank_sets.fresh(TWO) as ranks:
+        assert ranks.run(rejoined, how) == [[2.0] * 4] * 2
 
 
 def test_splits_of_some_ranks_before_splits_of_all(rank_sets):
