@@ -75,13 +75,16 @@ def destroyed_after_replay(rank):
 
 def waited_late(rank, how):
     """The error of a wait for a collective that was cut, if the program left the group before it waited."""
+    store = rank.store(f"launched {how}")
     rank.join(f"waited_late {how}", device_id=rank.device)
     x = torch.ones(4, device=rank.device)
     dist.all_reduce(x)
     torch.npu.synchronize()
     if rank.rank == 1:
+        store.wait(["launched"])
         return dist.distributed_c10d._abort_process_group()
     work = dist.all_reduce(x, async_op=True)
+    store.set("launched", "")
     if how == "destroyed":
         while not work.is_completed():
             time.sleep(0.01)
