@@ -15,7 +15,10 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "acl/device_records.h"
 
@@ -87,11 +90,16 @@ class Session final : public libkineto::IActivityProfilerSession {
       external_of[task.record.correlation] = task.record.external;
       add_task(task).linked = linked(task.record.external);
     }
+    const Edges edges = edges_of_operators(linked);
     for (const SoftnpuCallRecord& call : records_.calls) {
       const auto found = external_of.find(call.correlation);
       GenericTraceActivity& activity = add_call(call, found != external_of.end());
       activity.linked = found == external_of.end() ? nullptr : linked(found->second);
-      if (activity.linked != nullptr) keep_inside(activity);
+      if (activity.linked != nullptr) {
+        keep_inside(activity);
+      } else {
+        keep_within(activity, edges);
+      }
     }
     for (const auto& activity : buffer_->activities) activity->log(logger);
   }
@@ -106,7 +114,11 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(buffer_); }
 
-  void pushCorrelationId(uint64_t number) override { acl::softnpu_profiler()->push_external(number); }
+  void pushCorrelationId(uint64_t number) override {
+    acl::softnpu_profiler()->push_external(number);
+    const std::lock_guard lock(mutex_);
+    operators_.push_back(number);
+  }
   void popCorrelationId() override { acl::softnpu_profiler()->pop_external(); }
   void pushUserCorrelationId(uint64_t number) override { pushCorrelationId(number); }
   void popUserCorrelationId() override { popCorrelationId(); }
@@ -130,6 +142,40 @@ class Session final : public libkineto::IActivityProfilerSession {
     const int64_t start = call.linked->timestamp(), end = start + call.linked->duration();
     if (call.startTime < start && start - call.startTime < kMostClockErrorNs) call.startTime = std::min(start, call.endTime);
     if (call.endTime > end && call.endTime - end < kMostClockErrorNs) call.endTime = std::max(end, call.startTime);
+  }
+
+  // For each thread the times at which operators start and end, in order.
+  using Edges = std::unordered_map<int64_t, std::vector<int64_t>>;
+
+  Edges edges_of_operators(const auto& linked) const {
+    Edges threads;
+    for (const uint64_t number : operators_) {
+      const libkineto::ITraceActivity* activity = linked(number);
+      if (activity == nullptr) continue;
+      std::vector<int64_t>& edges = threads[activity->resourceId()];
+      edges.push_back(activity->timestamp());
+      edges.push_back(activity->timestamp() + activity->duration());
+    }
+    for (auto& [thread, edges] : threads) std::sort(edges.begin(), edges.end());
+    return threads;
+  }
+
+  // The same for a call of which torch does not know the operator: the shorter part of a call on both sides of an edge is cut
+  // off.
+  static void keep_within(GenericTraceActivity& call, const Edges& threads) {
+    const auto found = threads.find(call.resource);
+    if (found == threads.end()) return;
+    const std::vector<int64_t>& edges = found->second;
+    for (auto edge = std::upper_bound(edges.begin(), edges.end(), call.startTime); edge != edges.end() && *edge < call.endTime;
+         ++edge) {
+      const int64_t before = *edge - call.startTime, after = call.endTime - *edge;
+      if (std::min(before, after) >= kMostClockErrorNs) continue;
+      if (after <= before) {
+        call.endTime = *edge;
+        return;
+      }
+      call.startTime = *edge;
+    }
   }
 
   int32_t row_of(const SoftnpuTaskRecord& task) {
@@ -200,6 +246,8 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   int64_t session_ = 0;
   acl::DeviceRecords records_;
+  std::mutex mutex_;
+  std::vector<uint64_t> operators_;  // torch's numbers of operators, from all threads
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
   std::map<std::pair<int64_t, int64_t>, std::string> rows_;  // (device, row) -> name
   std::unordered_map<uint32_t, int32_t> threads_;

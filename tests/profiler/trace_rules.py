@@ -40,16 +40,27 @@ def check(events):
     return sum(map(len, bars.values())), len(starts)
 
 
+def nanoseconds(microseconds):
+    """A sum of two times in microseconds is off by up to 2 ns, because a float has 53 bits. Whole nanoseconds add exactly."""
+    return round(microseconds * 1000)
+
+
+def begin_and_end(bar):
+    begin = nanoseconds(bar["ts"])
+    return begin, begin + nanoseconds(bar["dur"])
+
+
 def inside(event, bar):
     """Times are rounded to a nanosecond."""
-    return bar["ts"] - 0.0015 <= event["ts"] <= bar["ts"] + bar["dur"] + 0.0015
+    begin, end = begin_and_end(bar)
+    return begin - 1 <= nanoseconds(event["ts"]) <= end + 1
 
 
 def nested(bars):
-    open_ends = []
+    around = []
     for bar in sorted(bars, key=lambda bar: (bar["ts"], -bar["dur"])):
-        end = bar["ts"] + bar["dur"]
-        while open_ends and open_ends[-1] <= bar["ts"] + 0.0015:
-            open_ends.pop()
-        assert not open_ends or end <= open_ends[-1] + 0.0015, bar
-        open_ends.append(end)
+        begin, end = begin_and_end(bar)
+        while around and around[-1][0] <= begin + 1:
+            around.pop()
+        assert not around or end <= around[-1][0] + 1, (bar, around[-1][1])
+        around.append((end, bar))
