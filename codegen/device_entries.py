@@ -140,7 +140,7 @@ def widening_line(function: DeviceFunction, widening: Widening) -> str:
 
 def is_elementwise(function: DeviceFunction) -> bool:
     """Whether an input may be the same view as an output: the kernel reads each element, or all of them, before it writes."""
-    if function.engine or function.shapes or function.results:
+    if (function.engine and not function.widening) or function.shapes or function.results:
         return True
     group = aten().groups.get(str(function.aten.function.func.name)) if function.aten else None
     return group is not None and group.out.structured_inherits == "TensorIteratorBase"

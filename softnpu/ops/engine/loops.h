@@ -88,6 +88,25 @@ struct Summary {
 // Adds `count` elements, one after the other in memory.
 using Summarise = void (*)(const char* data, int64_t count, Summary& into);
 
+// results[row][column] = sum of rows[row][k] * matrix[k][column] over `length` values of k. A row of `rows` ends with zeros up to
+// a multiple of kThinBlock numbers. Rows or columns of the matrix are dense. Strides of the matrix are in bytes, others in
+// numbers.
+inline constexpr int kMostThinRows = 4;
+inline constexpr int64_t kThinBlock = 128;
+struct ThinProduct {
+  const float* rows;
+  int64_t row_stride;
+  int row_count;  // at most kMostThinRows
+  const char* matrix;
+  int64_t stride, column_stride;  // from k to k + 1, from a column to the next one
+  bool has_dense_columns;
+  int64_t length;
+  float* results;
+  int64_t result_stride;
+};
+// Computes the columns from `begin` to `end`.
+using RunThinProduct = void (*)(const ThinProduct& product, int64_t begin, int64_t end);
+
 // Null: the engine has no such loop. Index of moves, choices and fills, which only copy bits: log2 of the bytes of an element.
 struct Loops {
   Run ops[kOps][kTypes];
@@ -98,6 +117,7 @@ struct Loops {
   LstmForward lstm_forward;
   LstmBackward lstm_backward;
   Summarise summaries[kTypes];
+  RunThinProduct thin_products[kTypes];  // of half precision only
 };
 
 // The loops for the instruction set that ATen uses.
