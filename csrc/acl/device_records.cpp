@@ -34,8 +34,9 @@ const SoftnpuProfiler* softnpu_profiler() {
 }
 
 int64_t start_records(uint32_t what) {
-  TORCH_CHECK(softnpu_profiler() != nullptr, "The device cannot be recorded: the device library ", library_info().path,
-              " is not the software device of this version of torch_npu.");
+  TORCH_CHECK(
+      softnpu_profiler() != nullptr, "The device cannot be recorded: the device library ", library_info().path,
+      " is not softnpu, or is the softnpu of another torch_npu. Set TORCH_NPU_LIBRARY_PATH=softnpu, or use torch.npu.profile.");
   return softnpu_profiler()->start(what);
 }
 
@@ -43,7 +44,7 @@ DeviceRecords stop_records(int64_t session) {
   DeviceRecords records;
   const SoftnpuRecordVisitor visitor{&records, add_task, add_call, add_mark};
   TORCH_CHECK(softnpu_profiler() != nullptr && softnpu_profiler()->stop(session, &visitor, &records.totals), "The recording ",
-              session, " of the device has ended already or never began: call start before stop.");
+              session, " of the device does not exist or has ended: call start() first, and stop() once.");
   return records;
 }
 

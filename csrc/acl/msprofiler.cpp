@@ -14,7 +14,7 @@ namespace {
 void* require_profiling_symbol(const char* name) {
   if (void* const symbol = dlsym(profiling_library(), name)) return symbol;
   TORCH_CHECK(false, "libmsprofiler.so beside ", library_info().path, " has no function ", name,
-              ": it is older than torch_npu needs, or its installation is incomplete.");
+              ": it is too old, or its installation is incomplete. Install the device library again, in a newer version.");
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ void mark_profile(const std::string& text, void* stream) { PROF_CALL(aclprofMark
 
 uintptr_t make_step() {
   aclprofStepInfo* const step = PROF_FN(aclprofCreateStepInfo)();
-  TORCH_CHECK(step != nullptr, "aclprofCreateStepInfo failed: the host has no memory left");
+  TORCH_CHECK(step != nullptr, "aclprofCreateStepInfo failed: the host is out of memory");
   return reinterpret_cast<uintptr_t>(step);
 }
 

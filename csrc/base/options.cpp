@@ -107,7 +107,8 @@ constexpr std::array kSettings = {
     Setting{{"PYTORCH_ALLOC_CONF", "the same", "none", "the same for every accelerator; an error if both are set"},
             [](std::string_view value, Options& o) { return parse_text(value, o.shared_allocator); }},
     Setting{{"ACL_DUMP_DATA", "0 or 1", "0",
-             "1: operators are dumped from the start of the device on, as acl.json in the current folder says; see debugging.md"},
+             "1: operators are dumped from the first use of the device; acl.json in the current folder is the configuration; see "
+             "debugging.md"},
             [](std::string_view value, Options& o) { return parse_switch(value, o.dump_operators); }},
     Setting{
         {"DUMP_GE_GRAPH", "1, 2 or 3", "none",
@@ -208,9 +209,9 @@ constexpr std::array kSettings = {
             [](std::string_view value, Options& o) { return parse_switch(value, o.blocking_wait); }},
     Setting{
         {"TORCH_HCCL_ASYNC_ERROR_HANDLING", "0, 1, 2 or 3", "1",
-         "what happens when a collective exceeds its timeout; 0: nothing, 1 and 2: the group is aborted, so that waiting "
-         "streams fail and the program gets the error, 3: the error is printed, and the group stays as it is; 1 and 3 also end "
-         "the process if the program takes no notice of a failure for 30 seconds"},
+         "the reaction to a collective that exceeds its timeout; 0: none; 1 and 2: the group is aborted, waiting streams fail, "
+         "and the program gets the error; 3: the error is printed, and the group is not aborted; 1 and 3 also end the process if "
+         "no call has raised the error after 30 seconds and the program has not left the group"},
         [](std::string_view value, Options& o) { return parse_number(value, 0, 3, o.error_handling); }},
     Setting{{"HCCL_ASYNC_ERROR_HANDLING", "0, 1, 2 or 3", "1", "another name of TORCH_HCCL_ASYNC_ERROR_HANDLING"},
             [](std::string_view value, Options& o) { return parse_number(value, 0, 3, o.error_handling); }},

@@ -45,7 +45,7 @@ void bind_tensor_constructor(pybind11::module_& module);
 // Runs the Python handlers of signals that have arrived, on the main thread only, and throws what they raise; the interrupt check
 // of core/stream/wait.h.
 void check_signals();
-// Takes the exception that a signal handler raised in a destructor; the interrupt keeper of core/device/late_errors.h.
+// The interrupt keeper of core/device/late_errors.h. It takes an exception that a signal handler raised in a destructor.
 void keep_interrupt(std::exception_ptr interrupt);
 // See core/stream/wait.h.
 const InterpreterLock& interpreter_lock();

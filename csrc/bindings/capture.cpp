@@ -61,7 +61,7 @@ py::object statistics_of(const CapturedTensor& tensor) {
   return py::make_tuple(values[0], values[1], values[2], values[3]);
 }
 
-// Ctrl-C while the function ran is raised again when Python goes on: here it would end as a call that could not be recorded.
+// Raises a KeyboardInterrupt again when Python continues. Here it would count as a call that could not be recorded.
 template <class Call>
 void keep_interrupt(const Call& call) {
   try {

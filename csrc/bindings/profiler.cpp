@@ -37,7 +37,8 @@ py::tuple to_python(const acl::RecordedTask& task) {
                         tensors_of(task.tensors, true));
 }
 
-// Copies first and converts later: Python objects made while the device's records are locked could call the device.
+// The records are copied first and converted later. Creating a Python object can run code that calls the device, and the
+// records are locked while they are copied.
 py::tuple stop(int64_t session) {
   const acl::DeviceRecords records = [&] {
     const py::gil_scoped_release unlocked;
@@ -70,7 +71,7 @@ void range(const std::string& name, uint64_t start_ns, uint64_t end_ns) {
   }
 }
 
-// torch.npu.profile: folders PROF_* of libmsprofiler. The calls wait for its thread, which needs no Python.
+// torch.npu.profile: folders PROF_* of libmsprofiler. The calls release the GIL, because they wait for a thread of the library.
 void bind_prof_folders(py::module_& module) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
   module.def("_prof_init", acl::open_profile, Unlocked());

@@ -91,7 +91,7 @@ void settle_all(Clock::time_point end) {
 void end_process(int status, void* /*unused*/) {
   if (is_in_bad_fork()) return;
   try {
-    // After report_failures_at_exit() the handler does not wait again.
+    // If report_failures_at_exit() was called before, this second call does not wait.
     report_failures_at_exit(process_ends() ? std::chrono::seconds(0) : kPatience);
   } catch (const std::exception&) {  // the device library may have ended already
   }

@@ -1,6 +1,6 @@
-// Tasks of the device for torch.profiler: kernels, copies and fills with their streams, and the calls of AscendCL that launched
-// them. This file has no header: it registers the profiler with torch. Torch before 2.12 has no such registration and times the
-// device with the events of profiler_stubs.cpp.
+// Gives torch.profiler the tasks of the device: kernels, copies and fills with their streams, and the calls of AscendCL that
+// launched them. The file has no header, because it only registers the profiler with torch. Torch before 2.12 has no such
+// registration and times the device with the events of profiler_stubs.cpp.
 #if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>)
 
 #ifndef USE_KINETO
@@ -28,10 +28,10 @@ namespace {
 using libkineto::ActivityType;
 using libkineto::GenericTraceActivity;
 
-// Torch numbers its operators from 1 in the same table. Our numbers must not meet them.
+// Torch numbers its operators from 1, and one table holds these numbers and ours. Ours begin here, so that they stay distinct.
 constexpr int32_t kFirstCorrelation = 1 << 30;
 constexpr int64_t kMostClockErrorNs = 1000;
-// Rows of copies that ran in the calling thread and in no stream: one for each thread.
+// The first row of copies that ran in the calling thread and on no stream. Each thread has a row.
 constexpr int32_t kFirstRowWithoutStream = 100'000;
 
 int32_t correlation_of(uint64_t number) { return kFirstCorrelation + static_cast<int32_t>(number % kFirstCorrelation); }
@@ -124,7 +124,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   void popUserCorrelationId() override { popCorrelationId(); }
 
  private:
-  // Waits and records of events are no work of the device.
+  // Waits, records of events and callbacks are not shown, because the device computes nothing in them.
   static bool is_shown(const SoftnpuTaskRecord& task) {
     switch (acl::class_of(task)) {
       case acl::TaskClass::kWait:
@@ -136,8 +136,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
   }
 
-  // Torch converts the times of another clock, so the end of an operator can lie some 10 ns before the end of its last call.
-  // Viewers drop a bar that overlaps another one in part.
+  // Torch converts times from another clock, so an operator can seem to end some 10 ns before its last call. Viewers drop a bar
+  // that overlaps another bar only in part.
   static void keep_inside(GenericTraceActivity& call) {
     const int64_t start = call.linked->timestamp(), end = start + call.linked->duration();
     if (call.startTime < start && start - call.startTime < kMostClockErrorNs) call.startTime = std::min(start, call.endTime);
@@ -266,7 +266,7 @@ class Profiler final : public libkineto::IActivityProfiler {
     return types;
   }
 
-  // Null, which records nothing, if torch asked for the host only or the device library has no records.
+  // Returns null, so that nothing is recorded, if torch asked for the host only or the device library keeps no records.
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(const std::set<ActivityType>& types,
                                                                  const libkineto::Config&) override {
     if (!types.contains(ActivityType::PRIVATEUSE1_RUNTIME) || acl::softnpu_profiler() == nullptr) return nullptr;

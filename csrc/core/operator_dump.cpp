@@ -14,7 +14,7 @@ namespace torch_npu {
 namespace {
 
 constexpr const char* kConfig = "acl.json";
-constinit std::atomic<bool> is_of_variable{false};  // the dump that is on is that of ACL_DUMP_DATA
+constinit std::atomic<bool> is_of_variable{false};  // the active dump was started by ACL_DUMP_DATA
 
 }  // namespace
 

@@ -34,7 +34,7 @@ void note_call(const at::Tensor& tensor, const char* reduction) {
   std::string text;
   const auto add = [&text](const std::string& word) { text += (text.empty() || word.empty() ? "" : ", ") + word; };
   const c10::ScalarType type = tensor.scalar_type();
-  // These are moved or reduced as another type. An average of integers is reduced as int64.
+  // libhccl gets these types as another type. For example, an average of integers is reduced as int64.
   const bool is_reduced_as_another = *reduction != '\0' && c10::isIntegralType(type, /*includeBool=*/false);
   if (type == c10::kBool || c10::isComplexType(type) || is_reduced_as_another) add(c10::toString(type));
   add(reduction);

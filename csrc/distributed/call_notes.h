@@ -1,12 +1,12 @@
-// What libhccl compares between ranks and cannot see in the arguments of its functions: reductions that it does not have (AVG,
-// BAND), data types that it moves or adds as others (bool, complex, small integers of an average), and the order of the elements
-// (channels_last).
+// Notes are properties of a call that libhccl compares between ranks but cannot see in the arguments of its functions: reductions
+// that it lacks (AVG, BAND), data types that it moves or adds as another type (bool, complex, small integers of an average), and
+// the order of the elements (channels_last).
 //
 //   note_call(tensor, "AVG");
 //   HCCL_CALL(HcclAllReduce, ...);            // an error on all ranks if their notes differ
 //
-// A note holds for the later calls of this thread until forget_notes(), or until the next note. Without softnpu's libhccl notes
-// have no effect.
+// A note applies to the calls of this thread until the next note or forget_notes(). Notes have no effect with another libhccl
+// than softnpu's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,7 @@ namespace torch_npu::distributed {
 void note_call(const at::Tensor& tensor, const char* reduction = "");
 void forget_notes() noexcept;
 
-// Why the communicator failed, or which ranks it waits for. Empty if libhccl does not say it.
+// The reason why the communicator failed, or the ranks that it waits for. Empty if libhccl reports neither.
 std::string words_of(HcclComm communicator);
 
 }  // namespace torch_npu::distributed

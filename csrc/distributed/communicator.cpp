@@ -10,7 +10,7 @@
 namespace torch_npu::distributed {
 namespace {
 
-// What rank 0 writes to the store: a letter that says which, then the root info or the reason why there is none.
+// The first letter of the text that rank 0 writes to the store. The root info follows it, or the reason why there is none.
 constexpr char kRootInfo = 'i';
 constexpr char kFailure = 'f';
 
@@ -90,7 +90,7 @@ HcclResult Communicator::error() const noexcept {
 }
 
 void Communicator::destroy() noexcept {
-  // At the end of the process libhccl leaves its communicators itself.
+  // When the process ends, libhccl destroys its communicators itself.
   if (is_destroyed_.exchange(true) || is_in_bad_fork() || process_ends()) return;
   try {
     const BoundDevice bound(device_);

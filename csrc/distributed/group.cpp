@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kCompareTime{2000};  // ranks exceed their timeouts at about the same time
 
-// Why communicators were destroyed, by name. The error of a stream that used one gets the reason.
+// The reasons why communicators were destroyed, by name. They are added to errors of streams that used a destroyed communicator.
 class AbortReasons {
  public:
   static AbortReasons& get() {
@@ -53,7 +53,7 @@ class AbortReasons {
   return true;
 }();
 
-// The same number on all ranks and in all runs, which std::hash does not promise.
+// A hash that is equal on all ranks and in all runs. std::hash does not promise this.
 uint64_t number_of(const std::string& text) {
   uint64_t number = 14695981039346656037u;  // FNV-1a
   for (const char letter : text) number = (number ^ static_cast<unsigned char>(letter)) * 1099511628211u;
@@ -186,7 +186,7 @@ void Group::wait_to_leave() {
   try {
     wait();
   } catch (const WaitUnfinished&) {
-    if (!has_failed()) throw;  // else the collective was aborted, which has the code of a refused wait
+    if (!has_failed()) throw;  // in a failed group, an aborted collective returns the code of a refused wait
   } catch (const c10::Error& error) {
     if (!has_failed()) TORCH_WARN(describe(), " had a failed collective when it was destroyed: ", error.what_without_backtrace());
   }
@@ -201,7 +201,7 @@ void Group::shutdown() {
   FirstFailure failure;
   if (!process_ends()) failure.attempt([this] { wait_to_leave(); });
   for (const auto& communicator : communicators()) {
-    // The watchdog may not have looked yet.
+    // The watchdog may not have seen this error yet.
     const bool has_news = !has_failed() && !communicator->is_destroyed() && communicator->error() != HCCL_SUCCESS;
     if (has_news) note_failure(*this, *communicator, "destroy_process_group");
     communicator->destroy();

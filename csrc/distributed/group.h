@@ -24,12 +24,12 @@ namespace torch_npu::distributed {
 // Messages that were issued between startCoalescing() and endCoalescing().
 struct Batch {
   std::vector<HcclSendRecvItem> items;
-  std::vector<at::Tensor> tensors;  // of the items
+  std::vector<at::Tensor> tensors;  // the tensors of `items`
   std::vector<at::Tensor> sent, received;
   std::vector<std::pair<int, bool>> directions;  // rank, and whether it is sent to
   c10::DeviceIndex device = -1;                  // -1: nothing was issued yet
   bool has_collectives = false;
-  std::vector<c10::intrusive_ptr<BatchedWork>> works;  // what the messages returned
+  std::vector<c10::intrusive_ptr<BatchedWork>> works;  // one for each message
 };
 
 class Group {
@@ -43,7 +43,7 @@ class Group {
   std::string name() const;
   void set_name(const std::string& name);
   const std::string& description() const { return options_->group_desc; }
-  // Such as "rank 0 of 2 in group '0'".
+  // A text such as "rank 0 of 2 in group '0'".
   std::string describe() const;
   std::chrono::milliseconds timeout() const { return timeout_.load(); }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_.store(timeout); }
@@ -51,7 +51,7 @@ class Group {
 
   // Held while an operation or a replay is launched. A replay locks it once per order that it takes part in.
   std::recursive_mutex& launch_lock() { return launch_lock_; }
-  // These need launch_lock().
+  // The caller holds launch_lock() for these functions.
   void check_usable(const char* op) const;
   // Connects the ranks at the first call for a device. Throws if they do not come.
   std::shared_ptr<Communicator> communicator(c10::DeviceIndex device);

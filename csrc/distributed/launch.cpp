@@ -114,7 +114,7 @@ c10::intrusive_ptr<c10d::Work> launch(const std::shared_ptr<Group>& group, Call 
       const auto forget = c10::make_scope_exit([] { forget_notes(); });
       body(communicator->handle(), stream.stream());
     });
-    // A body of several calls may have launched some of them before one threw.
+    // A body makes several calls. If one throws, the earlier ones are already launched.
     if (!is_captured) for_orders(call, *communicator, [&](StreamOrder& order) { failure.attempt([&] { order.leave(stream); }); });
     failure.rethrow();
     operation->mark_done();

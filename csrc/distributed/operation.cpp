@@ -28,7 +28,7 @@ bool Operation::is_done() const { return !is_captured && event_reached(*done_); 
 bool Operation::has_succeeded() const {
   if (has_failed() || !is_done()) return false;
   if (found_done() != std::chrono::system_clock::time_point{}) return true;
-  // In this order: a group fails before its communicators are destroyed.
+  // The order matters: a group fails before its communicators are destroyed.
   const bool in_order = communicator->error() == HCCL_SUCCESS || communicator->is_destroyed();
   return in_order && !group->has_failed();
 }

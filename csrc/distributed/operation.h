@@ -65,8 +65,8 @@ class Operation {
   bool wait_briefly() const;
   // Whether the device is done with it, successfully or not. False in a capture.
   bool is_done() const;
-  // Whether it is done and its communicator has not failed. A success that the watchdog did not see before a failure counts as
-  // failed, because the device does not tell them apart.
+  // Whether it is done and its communicator has not failed. If the communicator fails before the watchdog has seen the success,
+  // the operation counts as failed: the device does not say which operations succeeded before the failure.
   bool has_succeeded() const;
   // Whether it is done and failed, or was aborted. exception() then has the reason.
   bool has_failed() const { return exception() != nullptr; }
@@ -81,7 +81,7 @@ class Operation {
   void hold(std::vector<at::Tensor> tensors);
   void release();
 
-  // When the watchdog found that it had succeeded; the epoch before that.
+  // The time when the watchdog saw the success; the epoch until then.
   std::chrono::system_clock::time_point found_done() const { return found_done_.load(); }
   void note_done() { found_done_.store(std::chrono::system_clock::now()); }
 

@@ -31,7 +31,7 @@ HcclReduceOp native_op(Type type, bool is_bool) {
   }
 }
 
-// Why the operator does not work with the data type; null if it does.
+// The reason why the operator does not support the data type; null if it does.
 const char* objection(Type type, c10::ScalarType data_type, const char* op) {
   const bool is_bool = data_type == c10::kBool;
   const bool is_integral = c10::isIntegralType(data_type, /*includeBool=*/true);
@@ -61,11 +61,11 @@ const char* objection(Type type, c10::ScalarType data_type, const char* op) {
   return nullptr;
 }
 
-// Divides uint64, which ATen cannot: half of a number fits into int64.
+// Divides uint64. ATen has no such division, so half of each number is divided as int64.
 void divide_unsigned(const at::Tensor& numbers, int64_t divisor) {
   const at::Tensor whole = numbers.view(at::kLong);
   const at::Tensor half = whole.bitwise_right_shift(1).bitwise_and(INT64_MAX);
-  const at::Tensor quotient = half.div(divisor, "trunc").mul(2);  // too small by 1 at most
+  const at::Tensor quotient = half.div(divisor, "trunc").mul(2);  // at most 1 too small
   const at::Tensor rest = whole.sub(quotient.mul(divisor));
   whole.copy_(quotient.add(rest.ge(divisor)));
 }
@@ -103,7 +103,7 @@ void Reduction::finish(const at::Tensor& output, int64_t ranks) const {
   if (c10::isIntegralType(output.scalar_type(), false)) {
     output.div_(ranks, "trunc");
   } else if (output.is_complex()) {
-    at::view_as_real(output).div_(ranks);  // complex division rounds otherwise, and not in the same way for every size
+    at::view_as_real(output).div_(ranks);  // complex division rounds differently, and its rounding depends on the size
   } else {
     output.div_(ranks);
   }

@@ -1,4 +1,4 @@
-// How a reduction of torch.distributed is carried out: the operator of libhccl, and what is computed before and after it.
+// Maps a reduction of torch.distributed to an operator of libhccl and to the steps before and after it.
 //
 //   const Reduction reduction(options.reduceOp, tensor.scalar_type(), "all_reduce");
 //   const at::Tensor input = reduction.prepare(tensor);             // PREMUL_SUM: a scaled copy
@@ -7,7 +7,7 @@
 //
 // | operator | how |
 // | SUM, PRODUCT, MIN, MAX | libhccl. SUM of bool is MAX and PRODUCT of bool is MIN, so that the result is 0 or 1 |
-// | AVG | SUM, then a division; that of integers rounds towards 0. Integers of less than 64 bits are added as int64 |
+// | AVG | SUM, then a division. Integers round towards 0, and integers of less than 64 bits are added as int64 |
 // | PREMUL_SUM | a product, then SUM |
 // | BAND, BOR, BXOR | not an operator of libhccl: the caller gathers the inputs of all ranks, and combine() reduces them |
 //
@@ -32,9 +32,9 @@ class Reduction {
   // Not for bitwise operators.
   HcclReduceOp op() const { return op_; }
 
-  // The name of an operator that libhccl does not have; empty for others.
+  // The name of the operator if libhccl lacks it; empty for other operators.
   const char* note() const;
-  // Whether the tensor must be reduced as int64: the sum of an average may not fit into a smaller integer type.
+  // Whether the tensor must be reduced as int64, because the sum of an average may not fit into its type.
   bool widens(const at::Tensor& tensor) const;
 
   // The input, or a scaled copy of it.

@@ -84,7 +84,7 @@ void TensorChecks::writable(const std::vector<at::Tensor>& tensors, const char* 
   for (const at::Tensor& tensor : tensors) {
     TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, op_, ": argument '", name, "' has a tensor (",
                       text_of(tensor), ") with elements that share memory, its strides are ", tensor.strides(),
-                      "; give a tensor with memory for each element, such as a clone()");
+                      "; pass a tensor that has memory for each element, such as a clone()");
   }
 }
 

@@ -13,7 +13,7 @@
 
 namespace torch_npu::distributed {
 
-// Such as "float32 [2, 3]".
+// A text such as "float32 [2, 3]".
 std::string text_of(c10::ScalarType type, c10::IntArrayRef sizes);
 
 class TensorChecks {
@@ -32,7 +32,7 @@ class TensorChecks {
   // The tensors share no memory, or `part` begins at element `own_offset` of `whole`, if that is not negative.
   void apart(const at::Tensor& whole, const char* whole_name, const at::Tensor& part, const char* part_name,
              int64_t own_offset = -1) const;
-  // As many inputs as outputs, and at least one.
+  // There must be as many inputs as outputs, and at least one of each.
   void as_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) const;
   // The only tensor of a list, and dense().
   const at::Tensor& single(const std::vector<at::Tensor>& tensors, const char* name) const;
@@ -40,7 +40,7 @@ class TensorChecks {
   const std::vector<at::Tensor>& single_list(const std::vector<std::vector<at::Tensor>>& lists, const char* name,
                                              int64_t ranks) const;
   void list(const std::vector<at::Tensor>& tensors, const char* name, int64_t ranks) const;
-  // Elements of a tensor share no memory, as those of expand() do: each can be written.
+  // The elements of the tensor must not share memory, as the elements of expand() do: each of them is written.
   void writable(const std::vector<at::Tensor>& tensors, const char* name) const;
 
   void same_type(const at::Tensor& first, const char* first_name, const at::Tensor& second, const char* second_name) const;

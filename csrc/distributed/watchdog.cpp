@@ -57,7 +57,7 @@ class Unnoticed {
   std::deque<Failure> failures_;
 };
 
-// Writes the flight recorder, if that is wanted, and says where it is.
+// Writes the flight recorder to a file if TORCH_HCCL_DUMP_ON_TIMEOUT is 1. Returns a sentence with the path of the file.
 std::string dump_of(const Group& group, const std::string& reason) {
   if (!options().dump_on_timeout) return {};
   const std::string path = FlightRecorder::get().dump(group.global_rank(), reason);
@@ -169,12 +169,12 @@ class Watchdog {
 
 void program_took_notice() noexcept { g_notices.fetch_add(1); }
 
-// Also dumps: the report of the ranks needs the record of each.
+// This also writes the flight recorder, because torch_npu.distributed.report needs a file of each rank.
 std::string note_failure(Group& group, const Communicator& communicator, const std::string& where) {
   const std::string words = words_of(communicator.handle());
   std::string failure =
       c10::str("the communicator failed at or before ", where, ": ", acl::describe_collective(communicator.error()), ". ",
-               words.empty() ? "The next call that waits for the stream raises the whole reason" : words, dump_of(group, words));
+               words.empty() ? "The next call that waits for the stream raises the full reason" : words, dump_of(group, words));
   group.fail(failure, c10d::ErrorType::COMM_ERROR);
   return failure;
 }

@@ -13,13 +13,14 @@
 
 namespace torch_npu::distributed {
 
-// Looks at all operations soon, so that those of a group that was left do not keep its threads.
+// Checks all operations now. Otherwise the pending operations of a destroyed group would keep its threads alive.
 void review_operations();
 void watch(std::shared_ptr<Operation> operation);
-// Stores the failure of a communicator as that of its group, and writes the flight recorder if that is wanted. Returns the text.
+// Stores the failure of a communicator as the failure of its group, and writes the flight recorder if
+// TORCH_HCCL_DUMP_ON_TIMEOUT is 1. Returns the text of the failure.
 std::string note_failure(Group& group, const Communicator& communicator, const std::string& where);
-// The program got the error of a group, or left a group. With TORCH_HCCL_ASYNC_ERROR_HANDLING=1 or 3 the process is ended if this
-// does not happen within 30 seconds after a failure.
+// Called when the program gets the error of a group, or leaves a group. With TORCH_HCCL_ASYNC_ERROR_HANDLING=1 or 3 the watchdog
+// ends the process if this does not happen within 30 seconds after a failure.
 void program_took_notice() noexcept;
 
 }  // namespace torch_npu::distributed

@@ -76,7 +76,7 @@ bool WorkHCCL::wait_for_a_moment() {
     return operation_->wait_briefly();
   } catch (const c10::Error& error) {
     rethrow_failure();
-    // An aborted collective has the code of a refused wait.
+    // An aborted collective returns the code of a refused wait.
     const bool is_unfinished = dynamic_cast<const WaitUnfinished*>(&error) != nullptr;
     if (is_unfinished && !operation_->group->has_failed()) throw;
     program_took_notice();
@@ -95,7 +95,7 @@ void WorkHCCL::wait_on_host(std::chrono::milliseconds timeout) {
     }
     check_interrupt();
   }
-  // The device reports a failure once. A call that left or aborted the group may have taken it.
+  // The device reports a failure once. The call that left or aborted the group may already have received it.
   if (operation_->group->has_failed() && operation_->is_done() && !operation_->has_succeeded()) {
     program_took_notice();
     operation_->fail_now(c10::str("did not succeed before its group failed: ", operation_->group->failure()));

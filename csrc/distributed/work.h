@@ -1,4 +1,4 @@
-// What a collective of a process group returns.
+// The Work object that a collective of a process group returns.
 //
 //   work->wait();            // the current stream waits; the host does not
 //
@@ -48,8 +48,8 @@ class WorkHCCL : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// A message that was issued between startCoalescing() and endCoalescing(). It is done with its batch, and cannot be waited for
-// before endCoalescing().
+// A message that was issued between startCoalescing() and endCoalescing(). It is done when its batch is done. Waiting for it
+// before endCoalescing() is an error.
 class BatchedWork : public c10d::Work {
  public:
   using c10d::Work::Work;

@@ -1,4 +1,4 @@
-// The state of the active capture, which the observer of operators (observer.cpp) and the queue (engine.cpp) share. See engine.h.
+// The state of the active capture. The observer of operators (observer.cpp) and the queue (engine.cpp) share it. See engine.h.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -15,7 +15,7 @@
 
 namespace torch_npu::capture {
 
-// What the engine knows of an operator.
+// Facts about an operator that do not change between its calls.
 struct OperatorInfo {
   std::string name;  // without namespace and overload
   std::vector<std::string> arguments;
@@ -23,7 +23,7 @@ struct OperatorInfo {
   std::vector<std::string> results;
   bool chosen = false;
   bool writes = false;          // may write its arguments
-  bool is_collective = false;   // its results may come later, on another stream
+  bool is_collective = false;   // another stream may write its results later
   std::vector<size_t> written;  // the arguments that it writes and does not return
 };
 
@@ -36,7 +36,7 @@ struct ActiveCapture {
   }
 
   bool chooses(const std::string& name) const;
-  // A call that could not be recorded.
+  // Counts a call that could not be recorded, and keeps the first reason.
   void fail(const char* reason);
 
   const Options options;
@@ -52,27 +52,27 @@ struct ActiveCapture {
   std::map<std::pair<const void*, const void*>, std::unique_ptr<OperatorInfo>> infos;
 
   std::mutex modules_mutex;
-  std::map<std::pair<uint64_t, int64_t>, std::string> module_of_node;  // by forward thread and number of the node
+  std::map<std::pair<uint64_t, int64_t>, std::string> module_of_node;  // key: forward thread and sequence number of the node
 
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::unique_ptr<Entry>> queue;
-  size_t queued = 0;       // bytes, with those of the entry that was taken last
+  size_t queued = 0;       // bytes of the entries in the queue and of the entry that was taken last
   size_t taken = 0;        // bytes of the entry that was taken last
   bool closed = false;     // new entries are dropped
   bool stopped = false;    // closed, and all statistics have been flushed
-  bool abandoned = false;  // nobody takes entries any more
-  std::string failure;     // of the first call that could not be recorded
+  bool abandoned = false;  // the writer has stopped: no thread calls next() again
+  std::string failure;     // why the first call that failed could not be recorded
 };
 
 // Null while no capture is active. Thread-safe.
 std::shared_ptr<ActiveCapture> current_capture();
 
 struct CaptureThread {
-  bool busy = false;  // the engine's own operators
-  int depth = 0;      // operators and nodes around the next call
+  bool busy = false;  // the engine itself calls operators now
+  int depth = 0;      // number of running operators and nodes
   std::string module;
-  std::unique_ptr<Entry> node;  // it ran, and its hook comes next
+  std::unique_ptr<Entry> node;  // a node that has run; its hook adds the results next
   std::shared_ptr<ActiveCapture> node_capture;
 };
 CaptureThread& this_thread();
@@ -94,7 +94,7 @@ class OwnCalls {
 void wait_for_room(ActiveCapture& capture, size_t bytes);
 // Appends the entry. Waits while the queue is full.
 void enqueue(ActiveCapture& capture, std::unique_ptr<Entry> entry);
-// Enqueues the node of this thread, if its results did not come.
+// Enqueues the node of this thread if its hook was not called.
 void flush_node(CaptureThread& thread);
 // The callbacks for operators and nodes.
 at::RecordFunctionCallback observer();

@@ -11,7 +11,7 @@ constexpr size_t kRowsOfBatch = 4096;
 constexpr std::chrono::milliseconds kPause(100);
 std::atomic<std::string (*)()> line_source{nullptr};
 
-// Their results are uninitialised, or they ask where a tensor lies.
+// Operators with uninitialised results, and queries about the memory of a tensor.
 bool is_left_out(const std::string& name) {
   for (const char* prefix : {"empty", "new_empty", "resize", "is_pinned", "record_stream", "_has_compatible"}) {
     if (name.rfind(prefix, 0) == 0) return true;
@@ -19,7 +19,7 @@ bool is_left_out(const std::string& name) {
   return false;
 }
 
-// The capture that is active, and the last one, which may be the same.
+// The active capture, and the newest one. Both may be the same.
 struct Captures {
   std::mutex mutex;
   std::shared_ptr<ActiveCapture> active;
@@ -83,11 +83,11 @@ void wait_for_room(ActiveCapture& capture, size_t bytes) {
     waits = !has_room();
   }
   if (waits) {
-    const InterpreterUnlocked unlocked;  // outlives the lock: a thread with the interpreter may wait for the mutex
+    const InterpreterUnlocked unlocked;  // destroyed after the lock: a thread that holds the GIL may wait for the mutex
     std::unique_lock lock(capture.mutex);
     while (!has_room()) {
       lock.unlock();
-      // The oldest entry may wait for the statistics of a thread or a stream that does nothing any more.
+      // The oldest entry may wait for statistics of a thread or stream that is idle now and would never flush them.
       if (capture.options.statistics && !captures_exist()) capture.statistics.flush_all();
       lock.lock();
       capture.changed.notify_all();
@@ -120,7 +120,7 @@ void flush_node(CaptureThread& thread) {
 void Engine::start(Options options) {
   const auto capture = std::make_shared<ActiveCapture>(std::move(options));
   const std::lock_guard lock(captures().mutex);
-  TORCH_CHECK(captures().active == nullptr, "a dump is active already: end it before another one starts");
+  TORCH_CHECK(captures().active == nullptr, "a dump is already active in this process: end it before you start another one");
   captures().active = captures().last = capture;
   capture->handle = at::addGlobalCallback(observer());
 }
@@ -149,7 +149,7 @@ void Engine::stop() {
 }
 
 std::unique_ptr<Entry> Engine::next() {
-  this_thread().busy = true;  // operators of the writer are not recorded
+  this_thread().busy = true;  // this is the writer's thread: its operators are not recorded
   const std::shared_ptr<ActiveCapture> capture = last_capture();
   if (capture == nullptr) return nullptr;
   std::unique_ptr<Entry> entry;
@@ -205,7 +205,7 @@ size_t Engine::queued() {
 }
 
 void Engine::forget_after_fork() {
-  captures_place().store(new Captures);  // another thread may have held the old mutex
+  captures_place().store(new Captures);  // a thread of the parent may have held the old mutex during the fork
   this_thread().node.reset();
 }
 

@@ -4,11 +4,11 @@
 //   while (std::unique_ptr<Entry> entry = Engine::next()) write(*entry);     // on another thread, until stop() and all is taken
 //   Engine::stop();
 //
-// A forward entry is a call of an operator that no other operator and no node called. A backward entry is a node of autograd: its
-// inputs are the gradients that it got, its outputs those that it returned. Tensors are copied in the order of the current
-// stream, inputs before the operator runs. The engine waits only if the entries that were not taken, and the one that it records,
-// would hold more than kMostQueued bytes.
-// While no capture is active, PyTorch has no callback of ours and operators cost nothing extra.
+// A forward entry is the call of an outermost operator: no other operator and no node of autograd called it. A backward entry is
+// a node of autograd: its inputs are the gradients that it received, and its outputs are the gradients that it returned. Tensors
+// are copied in the order of the current stream. Inputs are copied before the operator runs. Recording waits only while the queue
+// and the new entry together would hold more than kMostQueued bytes. While no capture is active, no callback is registered with
+// PyTorch, and operators cost nothing extra.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -32,7 +32,7 @@ struct Arguments {
 };
 
 struct Options {
-  bool statistics = false;  // instead of values
+  bool statistics = false;  // record statistics instead of values
   bool overflow = false;    // keep only entries whose results are not finite although their inputs are
   bool forward = true;
   bool backward = true;
@@ -40,7 +40,7 @@ struct Options {
   bool outputs = true;
   bool places = false;    // fill Entry::module and Entry::line
   std::string operators;  // a regular expression for whole names; empty: all
-  std::string modules;    // the same for the names that set_module() got; empty: all
+  std::string modules;    // a regular expression for the names given to set_module(); empty: all
   int64_t first_sequence = 1;
   // Called before each chosen call. May write the tensors. Returns the sequence number of the entry, or 0 for the next number.
   std::function<int64_t(const Arguments&)> before;
@@ -52,26 +52,26 @@ class C10_EXPORT Engine {
  public:
   // Throws if a capture is active, or for a bad expression.
   static void start(Options options);
-  // The entries so far stay until next() has taken them.
+  // Ends the capture. next() still returns the recorded entries.
   static void stop();
-  // Waits for an entry whose copies are done. Null after stop() when all entries were taken. Taking an entry gives back the bytes
-  // of the previous one. Operators of a thread that has called this are never recorded.
+  // Waits for an entry whose copies are done. Returns null after stop() when all entries were taken. Each call removes the bytes
+  // of the previous entry from the queue's count. Operators of a thread that has called next() are never recorded.
   static std::unique_ptr<Entry> next();
-  // Nobody will call next() again: entries are dropped from now on.
+  // Drops all entries from now on. Call it if next() will not be called again.
   static void abandon();
   static bool is_active();
-  // Calls inside a graph capture, which are not recorded.
+  // The number of calls inside a graph capture. They are not recorded.
   static int64_t skipped_in_graphs();
-  // Calls that could not be recorded, and the reason for the first.
+  // The number of calls that could not be recorded, and the reason of the first one.
   static int64_t failed();
   static std::string failure();
-  // Bytes of the entries that were not taken.
+  // The bytes of the entries in the queue.
   static size_t queued();
-  // In the child of fork(): there is no capture and no thread that writes.
+  // Call it in the child of fork(). The capture and the writer's thread belong to the parent.
   static void forget_after_fork();
-  // The module whose forward runs on this thread; used for the entries of this thread and for their backward nodes.
+  // Sets the module whose forward runs on this thread. The entries of this thread and their backward nodes get this name.
   static void set_module(const std::string& name);
-  // Gives the line of the Python program that this thread runs.
+  // Sets the function that returns the current line of the Python program on the calling thread.
   static void set_line_source(std::string (*line)());
 };
 

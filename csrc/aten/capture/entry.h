@@ -1,4 +1,4 @@
-// What the capture engine keeps of one call: names, and copies of the tensors or their statistics. See engine.h.
+// One recorded call: names, and copies of the tensors or their statistics. See engine.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,10 +23,10 @@ struct CapturedTensor {
   at::ScalarType dtype;
   c10::Device device;
   bool requires_grad = false;
-  std::string missing;  // why there are neither values nor statistics; empty otherwise
+  std::string missing;  // the reason if there are neither values nor statistics; otherwise empty
 
   std::shared_ptr<StatisticsBatch> batch;  // null: no statistics
-  size_t row = 0;                          // in the batch
+  size_t row = 0;                          // the row of this tensor in the batch
 };
 using CapturedTensorPtr = std::shared_ptr<CapturedTensor>;
 
@@ -44,11 +44,11 @@ struct Entry {
   int64_t sequence = 0;
   bool backward = false;
   std::string module;  // empty if unknown
-  std::string line;    // of the Python program, for forward entries; empty if unknown
+  std::string line;    // the line of the Python program; empty for backward entries, and if unknown
   std::vector<CapturedValue> inputs;
   std::vector<CapturedValue> outputs;
   std::vector<c10::Event> copied;  // recorded after the copies to `data`
-  size_t bytes = 0;                // of all `data`
+  size_t bytes = 0;                // the bytes of all `data`
 };
 
 }  // namespace torch_npu::capture

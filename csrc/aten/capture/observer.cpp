@@ -13,7 +13,7 @@
 namespace torch_npu::capture {
 namespace {
 
-constexpr size_t kBytesOfValue = sizeof(CapturedValue) + sizeof(CapturedTensor) + 64;  // beside its data
+constexpr size_t kBytesOfValue = sizeof(CapturedValue) + sizeof(CapturedTensor) + 64;  // without its data
 constexpr char kEvaluates[] = "autograd::engine::evaluate_function";
 
 struct CallContext final : at::ObserverContext {
@@ -21,7 +21,7 @@ struct CallContext final : at::ObserverContext {
   std::unique_ptr<Entry> entry;
   const OperatorInfo* info = nullptr;
   std::vector<at::Tensor> written;
-  std::vector<c10::IValue> results;  // arguments that become results: info->written
+  std::vector<c10::IValue> results;  // the arguments of info->written, which are recorded as results
   int outer_depth = 0;
   bool replayed = false;
 };
@@ -51,11 +51,11 @@ class EntryBuilder {
     return captured;
   }
 
-  // After the last value, before the tensors are written.
+  // Called after the last value was added and before the operator writes the tensors.
   void finish() {
     if (!unsummarised_.empty()) capture_.statistics.compute(unsummarised_);
     unsummarised_.clear();
-    // The copies on devices are in the order of these events.
+    // These events tell when the copies on the devices are done.
     for (const c10::Device device : devices_) {
       entry_.copied.emplace_back(device.type());
       entry_.copied.back().record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
@@ -103,7 +103,7 @@ bool any_non_finite(c10::ArrayRef<c10::IValue> values) {
   return found;
 }
 
-// A stream of a graph capture must not be copied from.
+// True if a stream of the values is in a graph capture. Such a stream allows no copies.
 bool is_in_graph(c10::ArrayRef<c10::IValue> values) {
   if (!captures_exist()) return false;
   bool found = is_capturing(getCurrentNPUStream());
@@ -141,9 +141,9 @@ const OperatorInfo& info_of(ActiveCapture& capture, const at::RecordFunction& fu
     info->results.push_back(!given.empty() ? given : count == 1 ? "result" : "result" + std::to_string(i));
   }
   info->chosen = capture.chooses(info->name);
-  // Normalisations write their running statistics, which their schemas do not say.
+  // Normalisations write their running statistics. Their schemas do not say so.
   const bool is_norm = info->name.find("_norm") != std::string::npos;
-  // Schemas of collectives do not say what they write either.
+  // The schemas of collectives do not say which tensors they write, either.
   info->is_collective = full.rfind("c10d::", 0) == 0 || full.rfind("_c10d_functional", 0) == 0;
   info->writes = schema.is_mutable() || is_norm || info->is_collective;
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
@@ -159,7 +159,7 @@ bool chooses_module(ActiveCapture& capture, const std::string& module) {
   return !capture.modules.has_value() || std::regex_match(module, *capture.modules);
 }
 
-// The entry with its inputs, or null where the call is not recorded.
+// Returns a new entry with the inputs of the call, or null if the call is not recorded.
 std::unique_ptr<Entry> begin_entry(ActiveCapture& capture, CallContext& context, const Arguments& call,
                                    const std::vector<c10::TypePtr>* types, std::string module) {
   const OwnCalls own;
@@ -190,7 +190,7 @@ std::unique_ptr<Entry> begin_entry(ActiveCapture& capture, CallContext& context,
   return entry;
 }
 
-// The results of a collective that runs on the stream of its group until somebody waits for it.
+// True for an asynchronous collective: after the call, the stream of its group may still write the results.
 bool is_still_running(const OperatorInfo& info, const at::RecordFunction& function) {
   if (!info.is_collective || info.name == "wait_tensor") return false;
   const auto inputs = function.inputs();
@@ -204,7 +204,7 @@ bool is_still_running(const OperatorInfo& info, const at::RecordFunction& functi
 void end_entry(ActiveCapture& capture, std::unique_ptr<Entry> entry, c10::ArrayRef<c10::IValue> results,
                const std::vector<std::string>& names) {
   const OwnCalls own;
-  if (is_in_graph(results)) {  // the operator began the capture
+  if (is_in_graph(results)) {  // a graph capture began during the operator
     ++capture.in_graphs;
     return;
   }
@@ -226,7 +226,7 @@ void end_entry(ActiveCapture& capture, std::unique_ptr<Entry> entry, c10::ArrayR
   enqueue(capture, std::move(entry));
 }
 
-// Gives the results of a node to its entry.
+// Adds the results of a node to its entry.
 class ResultsHook final : public torch::autograd::FunctionPostHook {
  public:
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
@@ -313,7 +313,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
     if (std::strncmp(function.name(), kEvaluates, sizeof kEvaluates - 1) == 0) add_results_hook();
     return nullptr;
   }
-  // Between a node and its hook autograd's engine brings the results to the shapes that they must have.
+  // Between a node and its hook, autograd's engine calls operators that give the results their final shapes.
   const bool is_of_engine = !is_node && thread.node != nullptr && torch::autograd::get_current_node() != nullptr;
   auto context = std::make_unique<CallContext>();
   context->capture = capture;
@@ -352,7 +352,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* observed) {
     }
     const OperatorInfo& info = *context->info;
     std::vector<c10::IValue> results = function.outputs();
-    if (is_still_running(info, function)) {  // better no value than an old one
+    if (is_still_running(info, function)) {  // the memory still holds the values from before the call
       results.clear();
       context->results.clear();
     }

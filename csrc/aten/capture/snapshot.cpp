@@ -68,7 +68,7 @@ at::Tensor values_of(const at::Tensor& tensor) {
   return tensor.is_conj() || tensor.is_neg() ? tensor.resolve_conj().resolve_neg() : tensor;
 }
 
-// The values in a type that has reductions.
+// The values, converted to a type that has reductions.
 at::Tensor reducible(const at::Tensor& tensor) {
   const at::Tensor values = values_of(tensor);
   switch (values.scalar_type()) {
@@ -235,10 +235,10 @@ std::array<double, 4> StatisticsBatch::values(size_t row) {
   return numbers;
 }
 
-// The statistics of the same memory in the same version, or null.
+// Returns the statistics of the same memory at the same version, or null.
 CapturedTensorPtr Statistics::find(const at::Tensor& tensor, const CapturedTensor& described, uint32_t version) {
   const uint64_t replays = replayed_graphs();
-  if (replays != replays_) known_.clear();  // a replay writes tensors without an operator
+  if (replays != replays_) known_.clear();  // a replay writes tensors and calls no operator
   replays_ = replays;
   const auto known = known_.find(tensor.storage().unsafeGetStorageImpl());
   if (known == known_.end()) return nullptr;
@@ -258,7 +258,7 @@ CapturedTensorPtr Statistics::of(const at::Tensor& tensor, std::vector<Unsummari
   if (!captured->missing.empty() || tensor.numel() == 0) return captured;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const uint32_t version = impl->is_inference() ? 0 : impl->version_counter().current_version();
-  // A program may write CPU memory without an operator, through numpy. Inference tensors have no versions.
+  // A program may write CPU memory through numpy, without an operator. Inference tensors have no version counter.
   const bool is_tracked = !tensor.is_cpu() && !impl->is_inference() && !tensor.is_conj() && !tensor.is_neg();
   if (is_tracked) {
     const std::lock_guard lock(mutex_);
@@ -287,7 +287,7 @@ void Statistics::compute_on(c10::Device device, const std::vector<Unsummarised>&
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   std::shared_ptr<StatisticsBatch> batch;
   std::optional<size_t> row;
-  while (!row.has_value()) {  // until no other thread flushes the batch meanwhile
+  while (!row.has_value()) {  // repeated if another thread has flushed the batch
     {
       const std::lock_guard lock(mutex_);
       std::shared_ptr<StatisticsBatch>& open =
@@ -306,7 +306,7 @@ void Statistics::compute_on(c10::Device device, const std::vector<Unsummarised>&
   }
 }
 
-// Call it with mutex_ held.
+// The caller holds mutex_.
 void Statistics::remember(const Unsummarised& each) {
   const c10::Storage& storage = each.tensor.storage();
   known_[storage.unsafeGetStorageImpl()].push_back(

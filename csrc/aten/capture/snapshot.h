@@ -1,9 +1,9 @@
-// Copies of tensors and statistics of tensors, as they are at a point of the current stream.
+// Copies and statistics of tensors. Both hold the values at the current point of the current stream.
 //
 //   CapturedTensorPtr copy = snapshot(tensor);                     // tensor.data is written in the order of the current stream
 //   std::vector<Unsummarised> rest;
 //   CapturedTensorPtr row = statistics.of(tensor, rest);           // maximum, minimum, mean and norm, computed on the device
-//   statistics.compute(rest);                                      // where they are not known from a call before
+//   statistics.compute(rest);                                      // for the tensors whose statistics are not known yet
 //   statistics.flush_all(); row->batch->values(row->row);          // {max, min, mean, norm}
 //
 // Nothing here waits for the device, except StatisticsBatch::values(). Call it inside a PlainCalls object: no autograd, no modes.
@@ -25,7 +25,7 @@
 
 namespace torch_npu::capture {
 
-// While it lives, operators of this thread run without autograd, autocast, functorch and Python modes.
+// During the lifetime of this object, operators of this thread run without autograd, autocast, functorch and Python modes.
 class PlainCalls {
  public:
   PlainCalls();
@@ -37,10 +37,10 @@ class PlainCalls {
 // Sizes, strides, dtype and device. `missing` has the reason if the values cannot be read: a fake tensor, a sparse tensor.
 CapturedTensorPtr describe(const at::Tensor& tensor);
 
-// Of the values; 0 if they cannot be read.
+// The bytes of the values; 0 if they cannot be read.
 size_t bytes_of_snapshot(const at::Tensor& tensor);
 
-// describe() and the values. The caller records an event after it.
+// describe() and a copy of the values. The caller records an event after it.
 CapturedTensorPtr snapshot(const at::Tensor& tensor);
 
 // Whether a floating-point tensor has an infinity or a NaN. Waits for the device.
@@ -51,8 +51,8 @@ class C10_EXPORT StatisticsBatch {
  public:
   explicit StatisticsBatch(c10::Stream stream) : stream_(stream) {}
 
-  // The row of the first tensor, which those of the others follow; or nothing after flush(). The tensors are on the device of the
-  // stream, which is the current one.
+  // Adds a row for each tensor and returns the first one; the other rows follow it. Returns nothing after flush(). The tensors
+  // are on the device of the batch's stream, and that stream is the current one.
   std::optional<size_t> add(at::TensorList tensors);
   size_t rows() const { return rows_.size(); }
   // Starts the copy to the host. A failure is thrown by values(). Thread-safe.
@@ -63,13 +63,13 @@ class C10_EXPORT StatisticsBatch {
 
  private:
   struct Group {
-    std::vector<at::Tensor> scalars;  // of one dtype
-    at::Tensor block;                 // or rows of four numbers, of which `used` are written
+    std::vector<at::Tensor> scalars;  // numbers of one dtype
+    at::Tensor block;                 // instead of `scalars`: rows of four numbers, of which `used` are written
     size_t used = 0;
     at::Tensor host;
   };
   struct Place {
-    int group = -1;  // of groups_; -1: no such number
+    int group = -1;  // index in groups_; -1: the dtype has no such number
     size_t index = 0;
   };
   using Row = std::array<Place, 4>;
@@ -83,7 +83,7 @@ class C10_EXPORT StatisticsBatch {
   std::vector<Row> rows_;
   std::vector<Group> groups_;
   std::map<at::ScalarType, int> groups_of_;
-  int block_ = -1;  // of groups_
+  int block_ = -1;  // index in groups_ of the group with a block; -1: none
   std::vector<c10::Event> copied_;
   std::string failure_;
   std::mutex mutex_;
@@ -95,19 +95,19 @@ struct Unsummarised {
   at::Tensor tensor;
   CapturedTensorPtr captured;
   uint32_t version;
-  bool is_tracked;  // only operators write it, and each write gives it another version
+  bool is_tracked;  // true if every write of the tensor changes its version
 };
 
-// The batches of all streams. A tensor that did not change since its last statistics shares them. Thread-safe.
+// The batches of all streams. The statistics of a tensor are used again while the tensor does not change. Thread-safe.
 class Statistics {
  public:
-  // describe(), with the statistics if they are known. Else `rest` gets the tensor.
+  // describe(), with the statistics if they are known. Otherwise the tensor is added to `rest`.
   CapturedTensorPtr of(const at::Tensor& tensor, std::vector<Unsummarised>& rest);
-  // Computes the statistics, in one launch for each device where the device library can.
+  // Computes the statistics. A device library with aclnnSoftTensorStatistics needs one launch for each device.
   void compute(const std::vector<Unsummarised>& rest);
-  // The operator may have written these tensors.
+  // Drops the statistics of a tensor that an operator may have written.
   void forget(const at::Tensor& tensor);
-  // The batches of this thread with at least `rows` rows.
+  // Flushes the batches of this thread that have at least `rows` rows.
   void flush_of_thread(size_t rows);
   void flush_all();
 
@@ -126,7 +126,7 @@ class Statistics {
   std::mutex mutex_;
   uint64_t replays_ = 0;
   std::unordered_map<c10::StorageImpl*, std::vector<Known>> known_;
-  size_t most_known_ = 4096;  // then the freed storages are dropped
+  size_t most_known_ = 4096;  // at this size, entries of freed storages are dropped
   using ThreadAndStream = std::tuple<std::thread::id, c10::DeviceType, c10::DeviceIndex, c10::StreamId>;
   std::map<ThreadAndStream, std::shared_ptr<StatisticsBatch>> open_;
 };

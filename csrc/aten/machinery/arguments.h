@@ -142,8 +142,8 @@ class OutputArg : public TensorArg {
   explicit OutputArg(const at::Tensor& tensor) : OutputArg(TensorOrNone(tensor)) {}
 };
 
-// The same without the check for two elements at one address: for operators that write one value, or do not define which of
-// several values is kept.
+// An output that may have several elements at one address. For operators that write one value, or do not define which of several
+// values is kept.
 class OverlappingOutputArg : public TensorArg {
  public:
   explicit OverlappingOutputArg(TensorOrNone tensor) : TensorArg(tensor, Written::kOverlapping) {}

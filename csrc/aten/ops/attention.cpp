@@ -55,14 +55,14 @@ bool is_fused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& 
   return (mask->dim() == 2 || mask->dim() == 4) && at::is_expandable_to(mask->sizes(), scores);
 }
 
-// Whether it is a wrapper such as a DTensor, which sees each operator in Python, outside of the tracing of compiled programs.
+// True for a wrapper such as a DTensor, whose operators go through Python. False while a program is traced for compilation.
 bool is_wrapper(const at::Tensor& tensor) {
   using Modes = c10::impl::TorchDispatchModeTLS;
   return tensor.key_set().has(c10::DispatchKey::Python) && !Modes::get_mode(c10::impl::TorchDispatchModeKey::FAKE).has_value();
 }
 
-// PyTorch has sharding rules and ring attention for the memory-efficient operator, and none for the overrideable one: wrappers
-// get the former.
+// Wrappers get the memory-efficient operator: PyTorch has sharding rules and ring attention for it, and none for the overrideable
+// operator.
 int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& mask,
                double dropout, bool /*is_causal*/, std::optional<double> /*scale*/, bool /*enable_gqa*/) {
   const at::Context& context = at::globalContext();

@@ -1,4 +1,4 @@
-// Whether the process ends, and with which status. core/exit_report.h sets both.
+// Whether the process is ending, and with which exit status. core/exit_report.h sets both.
 #pragma once
 
 #include <c10/macros/Export.h>
@@ -9,7 +9,7 @@ namespace torch_npu {
 C10_EXPORT bool process_ends();
 void note_process_end();
 
-// Makes an exit status of 0 a 1. Called when a failure was printed.
+// Changes an exit status of 0 to 1. Called when a failure was printed.
 void fail_at_exit();
 bool fails_at_exit();
 

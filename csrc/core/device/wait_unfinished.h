@@ -4,7 +4,7 @@
 
 namespace torch_npu {
 
-// The wait ended before the work, and nothing failed. Code that waits before it gives memory back keeps the memory then.
+// Thrown if a wait ends before the work does, although nothing failed. Code that was going to free memory keeps it then.
 class C10_EXPORT WaitUnfinished : public c10::Error {
  public:
   using c10::Error::Error;

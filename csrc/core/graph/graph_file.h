@@ -2,8 +2,8 @@
 //
 //   if (writes_graph_files()) write_graph_file(graph, device);      // when the capture has ended
 //
-// The file is pid_PID_deviceid_DEVICE/graph_N.json in the current folder; N counts the graphs of the process. If it cannot be
-// written, one sentence says why, and no more files are written. Thread-safe.
+// The file is pid_PID_deviceid_DEVICE/graph_N.json in the current folder. N counts the graphs of the process from 0. If a file
+// cannot be written, one warning gives the reason, and no more files are written. Thread-safe.
 #pragma once
 
 #include <c10/core/Device.h>

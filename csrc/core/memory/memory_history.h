@@ -5,7 +5,7 @@
 //   record_memory_history(std::nullopt);      // off
 //
 // It is off at first and then costs one load per allocation (core/device/allocation_watchers.h). Each DeviceCache owns a
-// MemoryHistory, which its lock protects. Caller takes the stack before that lock, because this needs Python's lock. The free
+// MemoryHistory, which its lock protects. The caller takes the stack before that lock, because this needs Python's lock. The free
 // functions are thread-safe.
 #pragma once
 

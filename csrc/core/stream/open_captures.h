@@ -36,7 +36,7 @@ C10_EXPORT extern constinit std::atomic<uint64_t> replays;
 // Whether any stream is captured for a graph. One load.
 inline bool captures_exist() { return detail::captures.load(std::memory_order_relaxed) != 0; }
 
-// How many replays of graphs have been queued in this process. A replay writes tensors without an operator.
+// The number of replays that this process has queued. A replay writes tensors and calls no operator.
 inline uint64_t replayed_graphs() { return detail::replays.load(std::memory_order_relaxed); }
 
 // Captures `stream` for `owner`, whose memory comes from `pool`. Throws if the device refuses.

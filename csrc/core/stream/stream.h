@@ -55,7 +55,7 @@ inline NPUStream getCurrentNPUStream(c10::DeviceIndex device = -1) {
   const c10::DeviceIndex index = device < 0 ? state.current_device : device;
   return NPUStream(index, state.current_streams[static_cast<size_t>(index)]);
 }
-// The same without binding. Throws if there is no such device.
+// The current stream of a device, without binding the device. Throws if the device does not exist.
 inline NPUStream current_stream_of(c10::DeviceIndex device) {
   const c10::DeviceIndex index = checked_device(device);
   return NPUStream(index, detail::thread_state().current_streams[static_cast<size_t>(index)]);
