@@ -276,8 +276,8 @@ DOCUMENTATION_GUIDE = """\
 
 `?` behind a name: the argument may be null; a null stream is the default stream of the current context. A function that works
 returns `ACL_ERROR_INVALID_PARAM` for null in any other pointer or handle, and `ACL_ERROR_UNINITIALIZE` before `aclInit` and after
-`aclFinalize` unless it is marked *any time*. Functions of libopapi return `ACLNN_ERR_PARAM_NULLPTR` and need no `aclInit`;
-those of libhccl return `HCCL_E_PTR`. libascendcl passes the functions of libmsprofiler on, so that programs may link either."""
+`aclFinalize` unless it is marked *any time*. Functions of libopapi return `ACLNN_ERR_PARAM_NULLPTR` and need no `aclInit`; those
+of libhccl return `HCCL_E_PTR`. libascendcl also exports the functions of libmsprofiler, so that programs may link either."""
 
 
 def documentation(abi: Abi) -> str:

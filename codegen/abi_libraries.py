@@ -8,7 +8,7 @@ from c_text import call_text, join_name
 
 
 def hccl_declaration(argument: Argument) -> str:
-    """A communicator arrives as the object that its handle stands for."""
+    """The C++ parameter of an argument. A communicator is passed as the object behind its handle."""
     return f"const CommunicatorRef& {argument.name}" if argument.type == "HcclComm" else join_name(argument.type, argument.name)
 
 
@@ -68,7 +68,7 @@ def library_entries(abi: Abi, library: str, folder: str, uses: Sequence[str]) ->
 
 
 def prof_forwards(abi: Abi) -> str:
-    """libascendcl has the functions of libmsprofiler, too: programs may link either."""
+    """Functions of libascendcl that call the functions of libmsprofiler with the same names, so that programs may link either."""
     lines = [f"// The functions of libmsprofiler that libascendcl passes on. {GENERATED}"]
     lines += ['#include "acl/acl_prof.h"', '#include "runtime/api/prof_library.h"']
     for function in abi.functions:

@@ -22,7 +22,7 @@ def refusal(function: Function) -> str:
 
 
 def value_of(argument: Argument, handle: dict[str, str], address: str, number: str) -> str:
-    """A C++ value for an argument. Handles that `handle` does not have point to the buffer."""
+    """A plausible C++ value for an argument. A handle that is not in `handle` points to the buffer."""
     plain_type = argument.type.removesuffix("const") if "*" in argument.type else argument.type.removeprefix("const ")
     if argument.kind in ("struct", "union"):
         return f"{plain_type}{{}}"

@@ -204,7 +204,7 @@ Status Communicator::peer_status(uint32_t number) {
   } else if (is_whole || has_bytes) {
     peer.has_failed = true;
     peer.status = {HCCL_E_TCP_TRANSFER,
-                   text("a message of ", peer.info.to_text(), " is damaged: it does not say why that rank left")};
+                   text("a message of ", peer.info.to_text(), " is damaged: it does not contain the reason why that rank left")};
   } else {
     peer.has_failed = true;
     peer.status = {HCCL_E_REMOTE, text("the connection to ", peer.info.to_text(),

@@ -101,9 +101,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool peer_is_alive(uint32_t peer) const;
   // Whether the peer's process on this host was stopped by a signal. Reads a file of /proc.
   bool peer_is_stopped(uint32_t peer) const;
-  // What an exchange of this rank has waited for, since half a second at least; empty words if it waits no longer.
+  // Stores a text that names the ranks that an exchange waits for, after half a second of waiting. An empty text removes it.
   void set_waiting(const void* exchange, std::string words);
-  // The words of all exchanges; empty if none waits.
+  // The texts of all waiting exchanges; empty if none waits.
   std::string waiting() const;
   int control_file(uint32_t peer) const { return peers_[peer].control.file(); }
 

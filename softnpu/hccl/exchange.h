@@ -63,15 +63,15 @@ class Exchange {
   // Headers are the first items between two ranks.
   void send_header(uint32_t peer, const Header& own);
   void expect_header(uint32_t peer, const Header& expected);
-  // A header on the lane of replies: sent as soon as everything that was added so far has arrived from the peer.
+  // Adds a header on the lane of replies. It is sent when everything that was added before has arrived from the peer.
   void send_reply(uint32_t peer, const Header& own);
   void expect_reply(uint32_t peer, const Header& expected);
 
   // `ready` counts the bytes that may be sent already; null: all of them.
   void send(uint32_t peer, const std::byte* data, size_t bytes, const size_t* ready = nullptr);
   void receive(uint32_t peer, std::byte* data, size_t bytes);
-  // The same with one item for each kPieceBytes, so that the receiver can use or forward the data while it arrives. `arrived`
-  // (may be null) counts the bytes that have arrived, from 0 on.
+  // Send and receive data in items of kPieceBytes, so that the receiver can use or forward the data while it arrives. `arrived`
+  // (may be null) counts the bytes that have arrived.
   void send_pieces(uint32_t peer, const std::byte* data, size_t bytes, const size_t* ready);
   void receive_pieces(uint32_t peer, std::byte* data, size_t bytes, size_t* arrived = nullptr);
   // Adds an incoming item for each term of another rank.
@@ -97,7 +97,7 @@ class Exchange {
     const size_t* ready = nullptr;
     size_t begin = 0;  // where the item begins in the data that `ready` counts
     bool may_be_direct = false;
-    size_t after = 0;  // of a reply: how many items must have arrived from the peer before
+    size_t after = 0;  // for a reply: the number of items that must arrive from the peer before it is sent
     size_t done = 0;
     size_t described = 0;  // bytes of the descriptor that are written
     Descriptor descriptor;
@@ -142,7 +142,7 @@ class Exchange {
     size_t granularity = 1;  // pieces are multiples of so many elements, so that all terms stay aligned
   };
 
-  // peers_ has the ranks twice: their channels of lane_, then those of Lane::kReply.
+  // peers_ contains each rank twice: first the channels of lane_, then the channels of Lane::kReply.
   uint32_t rank_of(uint32_t number) const { return number < communicator_.size() ? number : number - communicator_.size(); }
   Lane lane_of(uint32_t number) const { return number < communicator_.size() ? lane_ : Lane::kReply; }
   uint32_t reply_number(uint32_t rank) const { return communicator_.size() + rank; }
@@ -160,7 +160,7 @@ class Exchange {
   void step_outgoing(uint32_t number, Peer& peer, bool* moved);
   Status step_incoming(uint32_t number, Peer& peer, bool* moved);
   void step_reductions(bool* moved);
-  // How many elements of the reduction can be combined now; sources_ then points to them.
+  // The number of elements of the reduction that can be combined now. Sets sources_ to them.
   size_t available_elements(const ActiveReduction& reduction);
   void consume_terms(const ActiveReduction& reduction, size_t elements);
   void describe(Outgoing& item) const;
@@ -179,7 +179,7 @@ class Exchange {
   Status wait(Deadline timeout);
   Status find_problem(bool checks_processes);
   Status timed_out();
-  // The ranks that must still send or read something, and what is known of them.
+  // The ranks that must still send or read something, with the state of each rank.
   std::string lacking_ranks();
   Status sleep(Deadline until);
 
@@ -190,7 +190,7 @@ class Exchange {
   size_t next_reduction_ = 0;
   Op op_ = Op::kCount;
   bool has_moved_ = false;
-  bool has_waited_ = false;           // since half a second at least
+  bool has_waited_ = false;           // true after it has waited for half a second
   std::vector<const void*> sources_;  // of the current reduction
   uint32_t lacking_ = 0;              // the rank whose data the current reduction waits for
   Deadline next_process_check_;

@@ -101,7 +101,7 @@ std::string Exchange::lacking_ranks() {
     }
     if (!is_needed) continue;
     ranks += text(ranks.empty() ? "" : ", ", communicator_.info(rank).to_text(),
-                  has_called ? ", which called it and then sent or read no more" : ", which did not call it",
+                  has_called ? ", which called it but has stopped sending or reading" : ", which did not call it",
                   communicator_.peer_is_stopped(rank) ? " (its process is stopped)" : "");
   }
   return ranks;

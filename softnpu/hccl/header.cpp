@@ -28,7 +28,8 @@ Status check_header(const Header& given, const Header& expected, uint32_t peer, 
   Header received = given;
   received.note[sizeof received.note - 1] = '\0';
   for (char& letter : received.note) {
-    if (letter != '\0' && (letter < ' ' || letter > '~')) letter = '?';  // of a damaged message; errors are valid UTF-8
+    if (letter != '\0' && (letter < ' ' || letter > '~'))
+      letter = '?';  // a damaged message may hold any bytes; texts of errors must be valid UTF-8
   }
   if (received.magic != Header::kMagic || received.op >= Op::kCount) {
     return {HCCL_E_TCP_TRANSFER,

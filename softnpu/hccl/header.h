@@ -39,7 +39,7 @@ struct Header {
   uint32_t unused = 0;
   uint64_t sequence = 0;
   uint64_t count = 0;  // elements that the sender has for the receiver
-  char note[48] = {};  // what the caller said of its call, see extensions.h
+  char note[48] = {};  // the note of the call, see extensions.h
 
   static constexpr uint32_t kMagic = 0x6863636c;
   static constexpr uint32_t kNoRoot = ~uint32_t{0};

@@ -64,7 +64,7 @@ aclError run_task(void* payload, char* message) {
   }
   if (status.ok()) return ACL_SUCCESS;
   operation.communicator->fail(status);
-  if (task_is_aborted()) return ACL_SUCCESS;  // the waiters get the reason of the abort; the stream is usable
+  if (task_is_aborted()) return ACL_SUCCESS;  // waiting ranks get the reason of the abort, and the stream stays usable
   write_message(message, text(status.message(), " (", result_name(static_cast<HcclResult>(status.code())), ")"));
   return stream_error(static_cast<HcclResult>(status.code()));
 }

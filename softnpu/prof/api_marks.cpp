@@ -1,4 +1,4 @@
-// Marks, ranges and steps. Without a recording they check their arguments and do nothing else.
+// Marks, ranges and steps. While there is no recording, these functions only check their arguments.
 #include <atomic>
 #include <map>
 #include <memory>
@@ -13,10 +13,10 @@
 #include "prof/recordings.h"
 #include "prof_api.h"
 
-// What a program sees as a pointer to an opaque type. Steps are shared with the tasks that write their times.
+// The object behind the opaque type of a step. The tasks that write the times of a step share it.
 struct aclprofStepInfo {
-  bool has_begun = false;              // of the calls
-  std::atomic<uint64_t> start_ns = 0;  // when the stream reached the begin; 0: it was not recorded
+  bool has_begun = false;              // ACL_STEP_START was called, and ACL_STEP_END was not
+  std::atomic<uint64_t> start_ns = 0;  // the time when the stream reached the begin; 0: not recorded
 };
 
 namespace softnpu::prof {
@@ -37,7 +37,7 @@ struct Objects {
     return *one;
   }
 
-  std::mutex mutex;  // guards all below
+  std::mutex mutex;  // guards the members below
   std::map<const void*, std::unique_ptr<std::string>> stamps;
   std::map<const aclprofStepInfo*, Step> steps;
   std::map<uint32_t, Range> ranges;
@@ -47,13 +47,13 @@ struct Objects {
   Result<std::string> text_of(const void* stamp) {
     const auto found = stamps.find(stamp);
     if (found != stamps.end()) return *found->second;
-    return Status(ACL_ERROR_INVALID_PARAM, "argument 'stamp' is not of aclprofCreateStamp, or was destroyed");
+    return Status(ACL_ERROR_INVALID_PARAM, "argument 'stamp' was not made by aclprofCreateStamp, or was destroyed");
   }
 };
 
 // The ranges of aclprofPush that are open on this thread.
 std::vector<Range>& open_ranges() {
-  thread_local std::unique_ptr<std::vector<Range>> ranges;  // one pointer of thread-local memory
+  thread_local std::unique_ptr<std::vector<Range>> ranges;  // a pointer, because static thread-local memory is scarce
   if (ranges == nullptr) ranges = std::make_unique<std::vector<Range>>();
   return *ranges;
 }
@@ -69,7 +69,7 @@ Status check_text(size_t length) {
   return {ACL_ERROR_INVALID_PARAM, text("the message has ", length, " bytes; it must have 1 to ", kMostTextBytes)};
 }
 
-// A task of a stream that runs `action` when the stream reaches it, also in each replay of a graph.
+// A task that runs run() when the stream reaches it. If it is captured, each replay of the graph runs it again.
 class Action {
  public:
   virtual ~Action() = default;
@@ -79,7 +79,7 @@ class Action {
 Status launch(const char* name, const SoftnpuTaskKind& kind, std::unique_ptr<Action> action, aclrtStream stream) {
   Action* const payload = action.get();
   const aclError code = driver()->launch(stream, &kind, &payload, sizeof payload, /*cost=*/1);
-  if (code != ACL_SUCCESS) return {code, text("the stream took no task of ", name, ": ", aclGetRecentErrMsg())};
+  if (code != ACL_SUCCESS) return {code, text("the stream did not accept the task of ", name, ": ", aclGetRecentErrMsg())};
   (void)action.release();  // release_action() deletes it
   return {};
 }
@@ -154,7 +154,7 @@ Status aclprofSetStampTraceMessage(void* stamp, const char* msg, uint32_t msgLen
 
 namespace {
 
-// The text of a stamp, and the time.
+// A range with the text of the stamp that begins now.
 Result<Range> begin(void* stamp) {
   Objects& objects = Objects::get();
   const std::lock_guard guard(objects.mutex);
@@ -210,7 +210,7 @@ Status aclprofRangeStop(uint32_t rangeId) {
     const std::lock_guard guard(objects.mutex);
     const auto found = objects.ranges.find(rangeId);
     if (found == objects.ranges.end()) {
-      return {ACL_ERROR_INVALID_PARAM, text("argument 'rangeId' (", rangeId, ") is no open range of aclprofRangeStart")};
+      return {ACL_ERROR_INVALID_PARAM, text("argument 'rangeId' (", rangeId, ") is not an open range of aclprofRangeStart")};
     }
     range = std::move(found->second);
     objects.ranges.erase(found);
@@ -229,13 +229,13 @@ Status aclprofGetStepTimestamp(aclprofStepInfo* stepInfo, aclprofStepTag tag, ac
     const std::lock_guard guard(objects.mutex);
     const auto found = objects.steps.find(stepInfo);
     if (found == objects.steps.end()) {
-      return {ACL_ERROR_INVALID_PARAM, "argument 'stepInfo' is not of aclprofCreateStepInfo, or was destroyed"};
+      return {ACL_ERROR_INVALID_PARAM, "argument 'stepInfo' was not made by aclprofCreateStepInfo, or was destroyed"};
     }
     step = found->second;
     const bool begins = tag == ACL_STEP_START;
     if (step->has_begun == begins) {
-      return {ACL_ERROR_INVALID_PARAM, begins ? "the step has begun already; give ACL_STEP_END first"
-                                              : "the step has not begun; give ACL_STEP_START first"};
+      return {ACL_ERROR_INVALID_PARAM, begins ? "the step has already begun; pass ACL_STEP_END first"
+                                              : "the step has not begun; pass ACL_STEP_START first"};
     }
     step->has_begun = begins;
   }

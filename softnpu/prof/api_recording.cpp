@@ -1,4 +1,4 @@
-// Functions that record a profile.
+// The functions from aclprofInit to aclprofFinalize: paths, settings, configurations, start and stop.
 #include <string.h>
 
 #include <algorithm>
@@ -55,21 +55,24 @@ using softnpu::text;
 Result<aclprofConfig*> create(const uint32_t* devices, uint32_t count, aclprofAicoreMetrics metrics, const void* events,
                               uint64_t bits) {
   if (devices == nullptr) return softnpu::prof::entry::null_argument("deviceIdList");
-  if (events != nullptr) return Status(ACL_ERROR_INVALID_PARAM, "argument 'aicoreEvents' must be null: there are no such events");
-  if (bits == 0) return Status(ACL_ERROR_INVALID_PARAM, "argument 'dataTypeConfig' is 0; it must have a bit of ACL_PROF_*");
+  if (events != nullptr)
+    return Status(ACL_ERROR_INVALID_PARAM, "argument 'aicoreEvents' must be null: the device has no such events");
+  if (bits == 0)
+    return Status(ACL_ERROR_INVALID_PARAM, "argument 'dataTypeConfig' is 0; it must contain at least one bit ACL_PROF_*");
   if (softnpu::prof::metrics_name(metrics) == nullptr) {
     return Status(ACL_ERROR_INVALID_PARAM, text("argument 'aicoreMetrics' (", int(metrics),
-                                                ") is not an aclprofAicoreMetrics; it is 0 to 8, or 255 (none)"));
+                                                ") is not an aclprofAicoreMetrics; allowed are 0 to 8, and 255 (none)"));
   }
   uint32_t present = 0;
   if (const aclError code = aclrtGetDeviceCount(&present); code != ACL_SUCCESS)
-    return Status(code, "the devices cannot be counted");
+    return Status(code, "aclrtGetDeviceCount failed, so the devices cannot be checked");
   if (count == 0 || count > present) {
     return Status(ACL_ERROR_INVALID_PARAM, text("argument 'deviceNums' is ", count, "; it must be 1 to ", present));
   }
   aclprofConfig config{.devices = {}, .metrics = metrics, .bits = bits};
   for (const uint32_t device : std::vector(devices, devices + count)) {
-    if (device >= present) return Status(ACL_ERROR_INVALID_DEVICE, text("there is no device ", device, "; there are ", present));
+    if (device >= present)
+      return Status(ACL_ERROR_INVALID_DEVICE, text("there is no device ", device, "; the number of devices is ", present));
     if (std::count(config.devices.begin(), config.devices.end(), int32_t(device)) > 0) {
       return Status(ACL_ERROR_INVALID_PARAM, text("argument 'deviceIdList' has device ", device, " twice"));
     }

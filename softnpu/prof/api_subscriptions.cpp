@@ -1,4 +1,4 @@
-// Subscriptions, and the functions that read what a pipe got.
+// Subscriptions, and the functions that read the records of operators from the pipe.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -17,17 +17,17 @@ Result<const OpInfo*> find(const void* op_info, size_t length, uint32_t index) {
   if (op_info == nullptr) return entry::null_argument("opInfo");
   if (length == 0 || length % sizeof(OpInfo) != 0) {
     return Status(ACL_ERROR_INVALID_PARAM,
-                  text("argument 'opInfoLen' (", length, ") is no multiple of aclprofGetOpDescSize, ", sizeof(OpInfo)));
+                  text("argument 'opInfoLen' (", length, ") is not a multiple of aclprofGetOpDescSize, ", sizeof(OpInfo)));
   }
   if (index >= length / sizeof(OpInfo)) {
     return Status(ACL_ERROR_INVALID_PARAM,
-                  text("argument 'index' (", index, ") is not below the number of operators, ", length / sizeof(OpInfo)));
+                  text("argument 'index' (", index, ") must be below the number of operators, ", length / sizeof(OpInfo)));
   }
   const auto* const at = static_cast<const std::byte*>(op_info) + index * sizeof(OpInfo);
   uint32_t magic = 0;
   std::memcpy(&magic, at, sizeof magic);
   if (magic != OpInfo::kMagic || reinterpret_cast<uintptr_t>(at) % alignof(OpInfo) != 0) {
-    return Status(ACL_ERROR_INVALID_PARAM, "argument 'opInfo' is not what a subscription wrote, or is not aligned to 8 bytes");
+    return Status(ACL_ERROR_INVALID_PARAM, "argument 'opInfo' was not written by a subscription, or is not aligned to 8 bytes");
   }
   return reinterpret_cast<const OpInfo*>(at);
 }
@@ -53,7 +53,7 @@ Status copy_of(const void* op_info, size_t length, uint32_t index, char (OpInfo:
   return {};
 }
 
-// A property of an operator; `otherwise` for a wrong argument.
+// Returns a property of an operator, or `otherwise` for a wrong argument.
 template <typename T, typename Get>
 T property(T otherwise, const char* function, const void* op_info, size_t length, uint32_t index, Get get) {
   return entry::value_or<T>(otherwise, function, [&]() -> Result<T> {
@@ -118,12 +118,13 @@ aclprofSubscribeConfig* aclprofCreateSubscribeConfig(int8_t timeInfoSwitch, aclp
     if (fd == nullptr) return softnpu::prof::entry::null_argument("fd");
     if (softnpu::prof::metrics_name(aicoreMetrics) == nullptr) {
       return Status(ACL_ERROR_INVALID_PARAM,
-                    softnpu::text("argument 'aicoreMetrics' (", int(aicoreMetrics), ") is not an aclprofAicoreMetrics"));
+                    softnpu::text("argument 'aicoreMetrics' (", int(aicoreMetrics),
+                                  ") is not an aclprofAicoreMetrics; allowed are 0 to 8, and 255 (none)"));
     }
     const int pipe = *static_cast<const int*>(fd);
     if (const int flags = fcntl(pipe, F_GETFL); flags < 0 || (flags & O_ACCMODE) == O_RDONLY) {
       return Status(ACL_ERROR_INVALID_PARAM,
-                    softnpu::text("argument 'fd' points to ", pipe, ", which is no descriptor that can be written"));
+                    softnpu::text("argument 'fd' points to ", pipe, ", which is not a descriptor open for writing"));
     }
     return softnpu::prof::Subscriptions::get().create_config({.has_times = timeInfoSwitch != 0, .pipe = pipe});
   });
@@ -154,8 +155,8 @@ aclprofSubscribeOpFlag aclprofGetOpFlag(const void* opInfo, size_t opInfoLen, ui
 const char* aclprofGetOpAttriValue(const void* opInfo, size_t opInfoLen, uint32_t index, aclprofSubscribeOpAttri attri) {
   return softnpu::prof::entry::value_or<const char*>(nullptr, "aclprofGetOpAttriValue", [&]() -> Result<const char*> {
     if (attri != ACL_SUBSCRIBE_ATTRI_THREADID) {
-      return Status(ACL_ERROR_INVALID_PARAM,
-                    softnpu::text("argument 'attri' (", int(attri), ") is not ACL_SUBSCRIBE_ATTRI_THREADID"));
+      return Status(ACL_ERROR_INVALID_PARAM, softnpu::text("argument 'attri' (", int(attri),
+                                                           ") is unknown; the only attribute is ACL_SUBSCRIBE_ATTRI_THREADID"));
     }
     Result<const OpInfo*> info = softnpu::prof::find(opInfo, opInfoLen, index);
     if (!info.ok()) return info.take_status();

@@ -15,7 +15,7 @@ Status ready() {
   if (driver() != nullptr && profiler() != nullptr) [[likely]]
     return {};
   return {ACL_ERROR_PROFILING_FAILURE,
-          "the loaded libascendcl.so is not the one of this libmsprofiler.so; load both from one folder"};
+          "the loaded libascendcl.so was not built together with this libmsprofiler.so; load both from one folder"};
 }
 
 }  // namespace softnpu::prof::entry

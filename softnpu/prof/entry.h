@@ -13,10 +13,10 @@ Status null_argument(const char* name);
 // Stores a failure for aclGetRecentErrMsg, writes it to the log and returns its code.
 aclError fail(const char* function, const Status& status);
 
-// Fails if the loaded libascendcl is not the one of this library.
+// Fails if the loaded libascendcl was not built together with this library.
 Status ready();
 
-// Runs `body`; no exception passes the C boundary.
+// Runs `body` and converts its failures and exceptions into a code. No exception leaves this function.
 template <typename Body>
 aclError guarded(const char* function, Body body) {
   try {
@@ -30,7 +30,7 @@ aclError guarded(const char* function, Body body) {
   }
 }
 
-// The same for functions that return no code: `body` returns a Result, and `otherwise` stands for a failure.
+// The same for functions that return a value instead of a code. `body` returns a Result. A failure gives `otherwise`.
 template <typename T, typename Body>
 T value_or(T otherwise, const char* function, Body body) {
   T value = otherwise;

@@ -28,7 +28,7 @@ void append_field(std::string& line, const char* name, const char* word) {
   line.append(",\"").append(name).append("\":\"").append(word).append("\"");
 }
 
-// The line without its end.
+// Begins a line. The caller appends its end.
 void begin_line(std::string& lines, std::string_view name, uint32_t thread, uint64_t start_ns, uint64_t end_ns) {
   lines += "{\"name\":";
   append_quoted(lines, name);
@@ -55,7 +55,7 @@ size_t character_length(std::string_view text) {
   return length;
 }
 
-// The tensors of one side, each as [shape, type, format].
+// Appends the inputs or the outputs of a task. Each is [shape, type, format].
 void append_tensors(std::string& line, const char* name, const int64_t* words, uint32_t count, bool written) {
   bool is_first = true;
   for (uint32_t at = 0; at < count;) {
@@ -126,7 +126,7 @@ void append_call(std::string& lines, const SoftnpuCallRecord& call) {
 void append_mark(std::string& lines, const Batch::Mark& mark) {
   begin_line(lines, mark.text, mark.record.thread, mark.record.start_ns, mark.record.end_ns);
   if (mark.record.stream != SOFTNPU_NO_STREAM) {
-    lines += ",\"stream\":";  // a stream may be 0, which is not the default
+    lines += ",\"stream\":";  // not append_field(), which leaves out 0: the default of this field is no stream
     append_number(lines, mark.record.stream);
   }
   lines += "}\n";

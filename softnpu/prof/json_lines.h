@@ -1,4 +1,5 @@
-// Records as lines of JSON. A field that is absent has its default: python/torch_npu/profiler/records.py has the fields.
+// Writes records as lines of JSON. A field with its default value is left out. python/torch_npu/profiler/records.py lists the
+// fields and their defaults.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace softnpu::prof {
 
-// Appends a line. `tensors` are the words of the record.
+// Each function appends a line. `tensors` are the words of the record (SoftnpuTaskRecord::tensors).
 void append_task(std::string& lines, const SoftnpuTaskRecord& task, const int64_t* tensors);
 void append_call(std::string& lines, const SoftnpuCallRecord& call);
 void append_mark(std::string& lines, const Batch::Mark& mark);

@@ -6,7 +6,7 @@
 
 namespace softnpu::prof {
 
-// Null if another libascendcl, or another version of softnpu's, is loaded.
+// Both are null if the loaded libascendcl is not softnpu's, or is of another version.
 const SoftnpuDriver* driver();
 const SoftnpuProfiler* profiler();
 

@@ -26,7 +26,7 @@ void add_mark(void* context, const SoftnpuMarkRecord* mark) {
 
 SoftnpuRecordVisitor visitor_of(Batch& batch) { return {&batch, add_task, add_call, add_mark}; }
 
-// Starts a thread that gets no signals: handlers of the program run on the program's threads.
+// Starts a thread with all signals blocked, so that signal handlers of the program run on the program's threads.
 template <typename Run>
 std::thread start_thread(Run run) {
   sigset_t all, before;
@@ -51,7 +51,7 @@ RecordLoop::RecordLoop(uint32_t what, std::function<void(const Batch&)> consume)
 
 bool RecordLoop::is_of_this_process() const { return getpid() == process_; }
 
-// A batch that does not fit into memory is dropped.
+// A batch is dropped if there is no memory for it.
 void RecordLoop::pass_on(const Batch& batch) {
   try {
     consume_(batch);

@@ -1,10 +1,10 @@
-// A thread that takes the records of a session of runtime/profiler.h and passes them on, until end().
+// A thread that reads the records of a session (runtime/profiler.h) and passes them to a function, until end().
 //
 //   RecordLoop loop(SOFTNPU_RECORD_TASKS, [&](const Batch& batch) { write(batch); });
 //   ...
 //   SoftnpuRecordTotals totals = loop.end();      // after the last batch
 //
-// Records are copied while the lock of the recorder is held, and passed on without it, so that launches hardly wait.
+// The thread copies records under the lock of the recorder and passes them on without the lock. So launches hardly wait.
 #pragma once
 
 #include <sys/types.h>
@@ -22,11 +22,11 @@ namespace softnpu::prof {
 
 struct Batch {
   struct Task {
-    SoftnpuTaskRecord record;  // its `tensors` is not valid
+    SoftnpuTaskRecord record;  // do not use its pointer `tensors`
     size_t first_word;
   };
   struct Mark {
-    SoftnpuMarkRecord record;  // its `text` is not valid
+    SoftnpuMarkRecord record;  // do not use its pointer `text`
     std::string text;
   };
 
@@ -40,15 +40,16 @@ struct Batch {
 
 class RecordLoop {
  public:
-  // `consume` is called on the thread of the loop only.
+  // Only the thread of the loop calls `consume`.
   RecordLoop(uint32_t what, std::function<void(const Batch&)> consume);
   ~RecordLoop() { end(); }
   RecordLoop(const RecordLoop&) = delete;
   RecordLoop& operator=(const RecordLoop&) = delete;
 
-  // Passes on the records up to now, and ends the session. A second call returns the same.
+  // Passes on the remaining records and ends the session. A second call returns the same totals.
   SoftnpuRecordTotals end();
-  // False in a forked child: the thread and the records belong to the parent, and the object must be neither ended nor destroyed.
+  // False in a child of fork(). The thread and the records belong to the parent, so the child must not call end() or the
+  // destructor.
   bool is_of_this_process() const;
 
  private:
@@ -63,7 +64,7 @@ class RecordLoop {
   bool ends_ = false;  // guarded by mutex_
   SoftnpuRecordTotals totals_{};
   uint64_t lost_ = 0;   // used by the thread
-  std::thread thread_;  // last: it uses the members above
+  std::thread thread_;  // the last member, because the thread uses the others
 };
 
 }  // namespace softnpu::prof

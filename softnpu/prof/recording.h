@@ -1,4 +1,4 @@
-// One recording: what aclprofStart began. A thread writes the records to a folder PROF_* until stop().
+// One recording, from aclprofStart to aclprofStop. A thread writes the records to a folder PROF_*.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 #include "prof/record_loop.h"
 #include "prof/result_folder.h"
 
-// What a configuration asks for. Programs see it as an opaque type.
+// A configuration of aclprofCreateConfig. Its type is opaque to programs.
 struct aclprofConfig {
   std::vector<int32_t> devices;
   aclprofAicoreMetrics metrics;
@@ -24,21 +24,21 @@ namespace softnpu::prof {
 
 const char* metrics_name(aclprofAicoreMetrics metrics);  // "ACL_AICORE_NONE" ...; null for an unknown one
 
-// Text of aclprofSetConfig by the number of its type.
+// The settings of aclprofSetConfig: the text by the aclprofConfigType.
 using Settings = std::map<int, std::string>;
 
 class Recording {
  public:
-  // Makes the folder in `parent` and begins. `most_bytes`: records beyond it are counted, not written.
+  // Makes a folder in `parent` and begins to record. Records beyond `most_bytes` are counted and not written.
   static Result<std::unique_ptr<Recording>> start(const aclprofConfig& config, const std::string& parent,
                                                   const Settings& settings, uint64_t most_bytes);
 
   const aclprofConfig& config() const { return config_; }
-  // A step that ended. Thread-safe.
+  // Adds a step that has ended. Thread-safe.
   void add_step(uint64_t start_ns, uint64_t end_ns);
   // See RecordLoop.
   bool is_of_this_process() const { return loop_->is_of_this_process(); }
-  // Ends the thread and completes the folder. Returns the first failure to write, which leaves the folder readable.
+  // Ends the thread and completes the folder. Returns the first failure to write; the folder is readable even then.
   Status stop();
 
  private:
@@ -53,7 +53,7 @@ class Recording {
   const uint64_t most_bytes_;
   ResultFolder folder_;  // used by the thread of the loop only, from start() to stop()
   uint64_t dropped_ = 0;
-  uint64_t skipped_ = 0;  // tasks that did not run, because of an earlier failure
+  uint64_t skipped_ = 0;  // tasks that did not run because an earlier one failed
   uint64_t newest_ns_ = 0;
   std::mutex mutex_;
   std::vector<std::pair<uint64_t, uint64_t>> steps_;  // guarded by mutex_

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kMegabyte = 1'000'000;
 constexpr uint64_t kLeastMegabytes = 1;
 
-// Reads "200MB" into bytes.
+// Converts a text such as "200MB" into bytes.
 Status parse_limit(const std::string& value, uint64_t* bytes) {
   uint64_t megabytes = 0;
   const char* const end = value.data() + value.size();
@@ -27,7 +27,7 @@ Status parse_limit(const std::string& value, uint64_t* bytes) {
                                         "200MB, not '", value, "'")};
 }
 
-Status of_parent() { return {ACL_ERROR_PROF_NOT_RUN, "the profile belongs to the parent of this process"}; }
+Status of_parent() { return {ACL_ERROR_PROF_NOT_RUN, "the profile belongs to the parent of this process; end it there"}; }
 
 }  // namespace
 
@@ -42,7 +42,7 @@ Status Recordings::init(const std::string& path) {
   }
   const std::lock_guard guard(mutex_);
   if (!path_.empty()) {
-    return {ACL_ERROR_REPEAT_INITIALIZE, text("a profile is open already, in ", path_, "; call aclprofFinalize first")};
+    return {ACL_ERROR_REPEAT_INITIALIZE, text("a profile is already open, in ", path_, "; call aclprofFinalize first")};
   }
   SOFTNPU_RETURN_IF_ERROR(make_writable_folder(path));
   path_ = std::filesystem::absolute(path).string();  // the program may change its working directory
@@ -79,9 +79,9 @@ Status Recordings::set(aclprofConfigType type, const std::string& value) {
   }
   if (value.empty()) return {ACL_ERROR_INVALID_PARAM, "argument 'config' is empty"};
   if (type == ACL_PROF_PATH) {
-    return {ACL_ERROR_FEATURE_UNSUPPORTED, "ACL_PROF_PATH is not supported; give the path to aclprofInit"};
+    return {ACL_ERROR_FEATURE_UNSUPPORTED, "ACL_PROF_PATH is not supported; pass the path to aclprofInit"};
   }
-  if (!running_.empty()) return {ACL_ERROR_PROF_ALREADY_RUN, "a profile is recorded already; call this before aclprofStart"};
+  if (!running_.empty()) return {ACL_ERROR_PROF_ALREADY_RUN, "a recording is active; call this before aclprofStart"};
   if (type == ACL_PROF_STORAGE_LIMIT) SOFTNPU_RETURN_IF_ERROR(parse_limit(value, &most_bytes_));
   settings_[type] = value;
   return {};
@@ -97,7 +97,7 @@ Result<aclprofConfig*> Recordings::create_config(aclprofConfig config) {
 
 Status Recordings::check_config(const aclprofConfig* config) const {
   if (configs_.contains(config)) return {};
-  return {ACL_ERROR_INVALID_PROFILING_CONFIG, "argument 'profilerConfig' is not of aclprofCreateConfig, or was destroyed"};
+  return {ACL_ERROR_INVALID_PROFILING_CONFIG, "argument 'profilerConfig' was not made by aclprofCreateConfig, or was destroyed"};
 }
 
 Status Recordings::destroy_config(const aclprofConfig* config) {
@@ -122,7 +122,7 @@ Status Recordings::start(const aclprofConfig* config) {
   SOFTNPU_RETURN_IF_ERROR(check_config(config));
   for (const auto& [other, recording] : running_) {
     if (config->has_common_device(*other)) {
-      return {ACL_ERROR_PROF_ALREADY_RUN, "a device of this configuration is recorded already; call aclprofStop first"};
+      return {ACL_ERROR_PROF_ALREADY_RUN, "a device of this configuration is already recorded; call aclprofStop first"};
     }
   }
   Result<std::unique_ptr<Recording>> recording = Recording::start(*config, path_, settings_, most_bytes_);
@@ -140,7 +140,7 @@ Status Recordings::stop(const aclprofConfig* config) {
     if (found == running_.end()) {
       return {running_.empty() ? ACL_ERROR_PROF_NOT_RUN : ACL_ERROR_INVALID_PROFILING_CONFIG,
               running_.empty() ? "nothing is recorded; call aclprofStart first"
-                               : "the profile was started with another configuration; give that one"};
+                               : "the profile was started with another configuration; pass that one"};
     }
     if (!found->second->is_of_this_process()) return of_parent();
     recording = std::move(found->second);

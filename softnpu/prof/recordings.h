@@ -1,4 +1,4 @@
-// The state between aclprofInit and aclprofFinalize: path, settings, configurations and what records. Thread-safe.
+// The state between aclprofInit and aclprofFinalize: path, settings, configurations and active recordings. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -25,14 +25,14 @@ class Recordings {
   Status stop(const aclprofConfig* config);
 
   bool is_open();
-  // Gives a step to every recording.
+  // Adds the step to every active recording.
   void add_step(uint64_t start_ns, uint64_t end_ns);
   bool records_steps();
 
  private:
   Status check_config(const aclprofConfig* config) const;
 
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards the members below
   std::string path_;  // empty: not initialised
   Settings settings_;
   uint64_t most_bytes_ = UINT64_MAX;

@@ -65,7 +65,9 @@ bool write_all(int file, std::string_view bytes) {
 Status make_writable_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) return {ACL_ERROR_INVALID_FILE, text("the folder ", path, " for results cannot be made: ", error.message())};
+  if (error)
+    return {ACL_ERROR_INVALID_FILE,
+            text("the folder ", path, " for the results of the profiler cannot be made: ", error.message())};
   if (access(path.c_str(), W_OK | X_OK) != 0) return cannot("written", path, ACL_ERROR_INVALID_FILE);
   return {};
 }

@@ -1,5 +1,5 @@
-// A folder PROF_NUMBER_TIME_LETTERS of results. Lines are appended by write(2) and never changed, so that the folder can be read
-// up to its last whole line whenever the process dies. docs of the layout: python/torch_npu/profiler/records.py.
+// A folder PROF_NUMBER_TIME_LETTERS of results. Lines are appended by write(2) and never changed. So if the process dies, its
+// files can be read up to their last whole line. python/torch_npu/profiler/records.py describes the layout.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace softnpu::prof {
 
 class ResultFolder {
  public:
-  // Makes the folder in `parent`. ACL_ERROR_INVALID_FILE if that is impossible.
+  // Makes a folder in `parent`. Fails with ACL_ERROR_INVALID_FILE.
   static Result<ResultFolder> create(const std::string& parent);
   ResultFolder() = default;
   ~ResultFolder();
@@ -22,8 +22,8 @@ class ResultFolder {
   const std::string& path() const { return path_; }
   uint64_t bytes() const { return bytes_; }
 
-  // Appends to a file below the folder, such as "host/calls.jsonl", which is made. After a failure all later calls do nothing and
-  // return it: ACL_ERROR_WRITE_FILE.
+  // Appends to a file of the folder, such as "host/calls.jsonl". The first call makes the file. Fails with ACL_ERROR_WRITE_FILE;
+  // all calls after a failure do nothing and return the same failure.
   Status append(const std::string& file, const std::string& text);
   Status failure() const { return failure_.copy(); }
 
@@ -36,7 +36,7 @@ class ResultFolder {
   Status failure_;
 };
 
-// Makes `path` and the folders above it. ACL_ERROR_INVALID_FILE if that is impossible, or if no file can be made there.
+// Makes `path` and the folders above it. Fails with ACL_ERROR_INVALID_FILE, also if no file can be made in `path`.
 Status make_writable_folder(const std::string& path);
 
 }  // namespace softnpu::prof

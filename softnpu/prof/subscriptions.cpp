@@ -17,7 +17,7 @@
 namespace softnpu::prof {
 namespace {
 
-constexpr int kPatienceMs = 1000;  // for a full pipe
+constexpr int kPatienceMs = 1000;  // the longest wait for a full pipe
 
 template <size_t kSize>
 void copy_text(char (&target)[kSize], std::string_view source) {
@@ -26,7 +26,8 @@ void copy_text(char (&target)[kSize], std::string_view source) {
   target[length] = '\0';
 }
 
-// Blocks while the pipe is full. False if nobody reads it. SIGPIPE is blocked on the thread of a RecordLoop.
+// Writes a record and blocks while the pipe is full. False if the reader has closed the pipe, or does not read for a second. The
+// thread of a RecordLoop blocks SIGPIPE.
 bool send(int pipe, const OpInfo& info) {
   static_assert(sizeof info <= 4096, "writes up to PIPE_BUF are atomic");
   for (;;) {
@@ -58,7 +59,7 @@ class Subscriptions::Pipe {
   Pipe& operator=(const Pipe&) = delete;
 
   bool is_of_this_process() const { return loop_.is_of_this_process(); }
-  // Operators that the pipe did not take.
+  // Ends the thread. Returns the number of operators that were not written to the pipe.
   uint64_t end() {
     loop_.end();
     return lost_;
@@ -86,7 +87,7 @@ class Subscriptions::Pipe {
   const bool has_times_;
   const int pipe_;
   uint64_t lost_ = 0;  // used by the thread of the loop, and after its end
-  RecordLoop loop_;    // last: its thread uses the members above
+  RecordLoop loop_;    // the last member, because its thread uses the others
 };
 
 Subscriptions& Subscriptions::get() {
@@ -105,7 +106,8 @@ Result<aclprofSubscribeConfig*> Subscriptions::create_config(aclprofSubscribeCon
 Status Subscriptions::destroy_config(const aclprofSubscribeConfig* config) {
   const std::lock_guard guard(mutex_);
   if (configs_.erase(config) > 0) return {};
-  return {ACL_ERROR_INVALID_PARAM, "argument 'profSubscribeConfig' is not of aclprofCreateSubscribeConfig, or was destroyed"};
+  return {ACL_ERROR_INVALID_PARAM,
+          "argument 'profSubscribeConfig' was not made by aclprofCreateSubscribeConfig, or was destroyed"};
 }
 
 Status Subscriptions::subscribe(uint32_t model, const aclprofSubscribeConfig* config) {
@@ -115,7 +117,8 @@ Status Subscriptions::subscribe(uint32_t model, const aclprofSubscribeConfig* co
   const std::lock_guard guard(mutex_);
   const auto found = configs_.find(config);
   if (found == configs_.end()) {
-    return {ACL_ERROR_INVALID_PARAM, "argument 'profSubscribeConfig' is not of aclprofCreateSubscribeConfig, or was destroyed"};
+    return {ACL_ERROR_INVALID_PARAM,
+            "argument 'profSubscribeConfig' was not made by aclprofCreateSubscribeConfig, or was destroyed"};
   }
   if (open_.contains(model)) {
     return {ACL_ERROR_PROF_REPEAT_SUBSCRIBE, text("model ", model, " has a subscription; call aclprofModelUnSubscribe first")};
@@ -135,7 +138,8 @@ Status Subscriptions::unsubscribe(uint32_t model) {
       return {ACL_ERROR_INVALID_MODEL_ID, text("model ", model, " has no subscription; call aclprofModelSubscribe first")};
     }
     if (!found->second->is_of_this_process()) {
-      return {ACL_ERROR_PROF_NOT_RUN, text("the subscription to model ", model, " belongs to the parent of this process")};
+      return {ACL_ERROR_PROF_NOT_RUN,
+              text("the subscription to model ", model, " belongs to the parent of this process; end it there")};
     }
     pipe = std::move(found->second);
     open_.erase(found);
@@ -143,7 +147,7 @@ Status Subscriptions::unsubscribe(uint32_t model) {
   const uint64_t lost = pipe->end();
   if (lost == 0) return {};
   return {ACL_ERROR_WRITE_FILE,
-          text("the pipe did not take ", lost, " operators: read it until aclprofModelUnSubscribe returns")};
+          text("the pipe did not accept ", lost, " operators; read the pipe until aclprofModelUnSubscribe returns")};
 }
 
 bool Subscriptions::any() {

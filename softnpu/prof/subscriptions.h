@@ -16,13 +16,13 @@ struct aclprofSubscribeConfig {
 
 namespace softnpu::prof {
 
-// What a pipe gets for each operator. aclprofGetOpDescSize() is its size.
+// The record of an operator in the pipe. aclprofGetOpDescSize() returns its size.
 struct OpInfo {
   static constexpr uint32_t kMagic = 0x4f50494e;
 
   uint32_t magic = kMagic;
   uint32_t model = 0;
-  uint64_t start_ns = 0;  // 0 without times, as the end
+  uint64_t start_ns = 0;  // both are 0 if the subscription has no times
   uint64_t end_ns = 0;
   char thread[16] = {};
   char type[ACL_PROF_MAX_OP_TYPE_LEN] = {};
@@ -42,7 +42,7 @@ class Subscriptions {
  private:
   class Pipe;
 
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards the members below
   std::map<const aclprofSubscribeConfig*, std::unique_ptr<aclprofSubscribeConfig>> configs_;
   std::map<uint32_t, std::unique_ptr<Pipe>> open_;
 };

@@ -1,4 +1,4 @@
-/* For libraries whose tasks wait for something outside of this process: whether their stream was aborted meanwhile.
+/* Tells a task that waits for something outside of this process whether its stream was aborted.
  *
  *   #pragma weak softnpuTaskIsAborted                                  // a foreign libascendcl does not export it
  *   if (softnpuTaskIsAborted != NULL && softnpuTaskIsAborted()) return;
@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* Called by a task of SOFTNPU_TASK_ON_WORKER while it runs: whether aclrtStreamAbort or aclrtDeviceTaskAbort was called for its
- * stream after it began. The abort waits until the task returns. */
+/* A task with SOFTNPU_TASK_ON_WORKER calls this while it runs. True if aclrtStreamAbort or aclrtDeviceTaskAbort was called for
+ * its stream after the task began. The abort waits until the task returns. */
 __attribute__((visibility("default"))) bool softnpuTaskIsAborted(void);
 
 #ifdef __cplusplus

@@ -28,7 +28,7 @@ enum {
   SOFTNPU_TASK_ON_WORKER = 1, /* calls a function of the client; runs only on the stream's own thread */
   SOFTNPU_TASK_ALWAYS = 2,    /* runs even where an earlier failure makes the stream skip its tasks */
   SOFTNPU_TASK_OUTSIDE = 4,   /* `ready` depends on something that no stream of this process orders; see checks/races.h */
-  SOFTNPU_TASK_OPERATOR = 8   /* the function of softnpuDescribeOperators (operators.h) lists the tensors of the task */
+  SOFTNPU_TASK_OPERATOR = 8   /* the function given to softnpuDescribeOperators (operators.h) lists the task's tensors */
 };
 
 enum {

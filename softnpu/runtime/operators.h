@@ -2,8 +2,8 @@
  *
  *   softnpuDescribeOperators(describe);      // once, by the library whose task kinds have the flag SOFTNPU_TASK_OPERATOR
  *
- * The runtime calls `describe` with the payload of such a task, on the thread that runs it: before it runs and after it
- * succeeded.
+ * The runtime calls `describe` twice with the payload of such a task: before the task runs, and after it has succeeded. Both
+ * calls are on the thread that runs the task.
  */
 #ifndef SOFTNPU_RUNTIME_OPERATORS_H_
 #define SOFTNPU_RUNTIME_OPERATORS_H_
@@ -34,8 +34,8 @@ typedef struct SoftnpuOperatorTensor {
 
 typedef void (*SoftnpuTensorVisitor)(void* context, const SoftnpuOperatorTensor* tensor);
 
-/* Calls `visitor` with each tensor, in the order of the parameters. After the task has run, an output whose shape the kernel
- * decides has that shape. */
+/* Calls `visitor` with each tensor, in the order of the parameters. If the kernel decides the shape of an output, the call after
+ * the task gives that shape. */
 typedef void (*SoftnpuOperatorDescriber)(const void* payload, SoftnpuTensorVisitor visitor, void* context);
 
 __attribute__((visibility("default"))) void softnpuDescribeOperators(SoftnpuOperatorDescriber describe);

@@ -312,7 +312,7 @@ TEST_F(FaultsTest, BadRuleIsNamedAndChangesNothing) {
                                 "off:1",
                                 "Malloc:1"}) {
     EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, control("faults malloc:1," + bad));
-    EXPECT_RECENT_ERROR("'" + bad + "' is no rule for faults: a rule is ");
+    EXPECT_RECENT_ERROR("'" + bad + "' is not a fault rule: a rule is ");
   }
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, control("faults malloc:1,"));
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, control("faults malloc:1,off"));

@@ -1,4 +1,4 @@
-"""Dumps of operators in programs of their own: the documents' samples, ACL_DUMP_DATA, DUMP_GE_GRAPH, folders that fail."""
+"""Dumps of operators in separate programs: published samples, ACL_DUMP_DATA, DUMP_GE_GRAPH, folders that cannot be written."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_sample_dumps_with_the_variable_unset_0_and_1(child, tmp_path, varia
     (tmp_path / "acl.json").write_text(ACL_JSON)
     done = child(SAMPLE, tmp_path, **({} if variable is None else {"ACL_DUMP_DATA": variable}))
     assert done.returncode == 0, done.stderr
-    assert "is not JSON and was read as it is meant: 8:3: '}' is missing" in done.stderr
+    assert "is not valid JSON; it was read with these mistakes corrected: 8:3: '}' is missing" in done.stderr
     (dump,) = dumps(tmp_path / "output")
     assert dump.outputs[0].values().tolist() == [3, 3]
 
@@ -86,7 +86,7 @@ def test_the_program_goes_on_if_the_folder_is_a_file(child, tmp_path):
     assert "".join(path.read_text() for path in log.rglob("*.log")).count("the operator dump stopped") == 1
 
 
-def test_dumps_of_an_operator_that_is_loaded_from_a_file(child, tmp_path):
+def test_only_operators_loaded_from_a_file_are_dumped(child, tmp_path):
     (tmp_path / "acl.json").write_text(ACL_JSON)
     done = child(
         """
@@ -112,7 +112,7 @@ def test_dumps_of_an_operator_that_is_loaded_from_a_file(child, tmp_path):
 
 @pytest.mark.parametrize(
     ("before", "words"),
-    [("", "there is no file 'acl.json'"), ("torch.npu.init_dump()", "a dump is initialised already; end it")],
+    [("", "there is no file 'acl.json'"), ("torch.npu.init_dump()", "a dump is already initialised; end it")],
 )
 def test_a_load_that_cannot_dump_is_one_sentence(child, tmp_path, before, words):
     if before:

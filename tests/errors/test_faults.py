@@ -251,7 +251,7 @@ def test_a_failure_reported_by_empty_cache_leaks_no_memory():
 
 @pytest.mark.parametrize("rules", ["malloc", "malloc:0", "launch:1:x", "delay:1:5", "nonsense:1", "malloc:1,off"])
 def test_a_bad_rule_is_named(rules):
-    with pytest.raises(RuntimeError, match="is no rule for faults: a rule is"), softnpu.faults(rules):
+    with pytest.raises(RuntimeError, match="is not a fault rule: a rule is"), softnpu.faults(rules):
         pass
     assert (torch.ones(2, device="npu") + 1).tolist() == [2, 2]
 

@@ -1,6 +1,6 @@
 // Messages between two ranks, one or several at once. They have their own lane and do not wait for collectives. A message of a
 // rank to itself is a copy. The sender waits for a reply, so that a message which the receiver did not expect is an error on both
-// ranks. The receiver replies as soon as the message is there, whatever else its batch waits for.
+// ranks. The receiver replies as soon as the message has arrived, even if its batch still waits for others.
 #include <cstring>
 #include <mutex>
 #include <set>

@@ -13,8 +13,8 @@
 
 namespace softnpu::hccl {
 
-// Collectives and messages between two ranks do not wait for each other. A reply tells the sender of a message that the receiver
-// has it and expected it.
+// Collectives and messages between two ranks do not wait for each other. A reply tells the sender that the receiver expected the
+// message and has received it.
 enum class Lane : uint32_t { kCollective, kMessage, kReply };
 constexpr size_t kLanes = 3;
 

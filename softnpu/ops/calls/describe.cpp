@@ -1,4 +1,4 @@
-// The tensors of a call, for dumps and for the fault rule `wrong` of the runtime (runtime/operators.h).
+// Lists the tensors of a call, for dumps and for the fault rule `wrong` (runtime/operators.h).
 #include "ops/calls/executor.h"
 
 namespace softnpu::ops {

@@ -119,7 +119,7 @@ Executor* end_repeatable(const aclOpExecutor* handle);   // the same
 aclError run_task(void* payload, char* message);
 void release_task(void* payload);
 void visit_task(const void* payload, SoftnpuAccessVisitor visitor, void* context);
-// The function of softnpuDescribeOperators.
+// The function that libopapi gives to softnpuDescribeOperators.
 void describe_task(const void* payload, SoftnpuTensorVisitor visitor, void* context);
 
 constexpr SoftnpuTaskKind task_kind(const char* name) {

@@ -26,7 +26,7 @@ bool records_tensors() {
   return found != nullptr && (__atomic_load_n(found->on, __ATOMIC_RELAXED) & kWanted) != 0;
 }
 
-// Describes the tensors of the task that this thread launches next.
+// Gives the profiler the tensors of the task that this thread launches next.
 void record_tensors(const Executor& executor) {
   constexpr int64_t kWritten = int64_t{1} << 40;
   c10::SmallVector<int64_t, 64> words;

@@ -77,7 +77,7 @@ using LstmForward = void (*)(const float* gates, const float* state, const LstmS
 using LstmBackward = void (*)(const LstmStep& from, const float* state_before, const float* grad_output, const float* grad_hidden,
                               float* grad_state, float* grad_gates, int64_t batch, int64_t hidden);
 
-// Of the elements of a tensor. `least` and `greatest` leave NaN out.
+// Statistics of the elements of a tensor. `least` and `greatest` ignore NaN.
 struct Summary {
   double least = std::numeric_limits<double>::infinity();
   double greatest = -std::numeric_limits<double>::infinity();
@@ -85,7 +85,7 @@ struct Summary {
   double squares = 0;
   bool has_nan = false;
 };
-// Adds `count` elements, one after the other in memory.
+// Adds `count` elements that are contiguous in memory.
 using Summarise = void (*)(const char* data, int64_t count, Summary& into);
 
 // results[row][column] = sum of rows[row][k] * matrix[k][column] over `length` values of k. A row of `rows` ends with zeros up to

@@ -1,4 +1,4 @@
-// Statistics of many tensors in one launch, each in one pass.
+// Computes the statistics of many tensors in one launch, with one pass over each tensor.
 #include <ATen/Parallel.h>
 #include <ATen/ops/abs.h>
 
@@ -14,7 +14,7 @@ namespace {
 using engine::Summarise;
 using engine::Summary;
 
-constexpr int64_t kPiece = int64_t{1} << 16;  // elements that a thread takes at once
+constexpr int64_t kPiece = int64_t{1} << 16;  // elements in one piece of work of a thread
 
 Summarise loop_of(at::ScalarType type) {
   const auto of = [](engine::Type row) { return engine::loops().summaries[int(row)]; };

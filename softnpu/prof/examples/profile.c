@@ -47,7 +47,7 @@ int main(int count, char** arguments) {
     CHECK(aclrtMemcpyAsync(host, kBytes, memory, kBytes, ACL_MEMCPY_DEVICE_TO_HOST, stream));
     CHECK(aclprofGetStepTimestamp(step, ACL_STEP_END, stream));
   }
-  CHECK(aclrtSynchronizeStream(stream)); /* tasks that have not ended are not in the result */
+  CHECK(aclrtSynchronizeStream(stream)); /* the result has only tasks that have ended */
   aclprofDestroyStepInfo(step);
 
   CHECK(aclprofStop(config));

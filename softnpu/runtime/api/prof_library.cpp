@@ -30,8 +30,8 @@ void* prof_symbol(const char* name) {
   void* const found = library == nullptr ? nullptr : dlsym(library, name);
   if (found == nullptr) {
     entry::fail(name, Status(ACL_ERROR_PROFILING_FAILURE, text(kName,
-                                                               " is neither beside libascendcl.so nor in the search path of "
-                                                               "libraries, or lacks this function; install softnpu again")));
+                                                               " was not found beside libascendcl.so or in the library search "
+                                                               "path, or lacks this function; install softnpu again")));
   }
   return found;
 }

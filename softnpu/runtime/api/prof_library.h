@@ -7,11 +7,11 @@
 
 namespace softnpu {
 
-// A function of libmsprofiler.so: of the file beside this library, else of the one that the dynamic linker finds. Null, and a
-// recent error, if there is none.
+// Looks up a function of libmsprofiler.so: first in the file beside this library, then in the file that the dynamic linker finds.
+// Returns null and stores a recent error if there is no such function.
 void* prof_symbol(const char* name);
 
-// Without libmsprofiler: ACL_ERROR_PROFILING_FAILURE, null or 0.
+// Calls the function. Returns ACL_ERROR_PROFILING_FAILURE, null or 0 if libmsprofiler cannot be loaded.
 template <typename Result, typename... Parameters>
 Result forward(Result (*)(Parameters...), const char* name, std::type_identity_t<Parameters>... arguments) {
   const auto function = reinterpret_cast<Result (*)(Parameters...)>(prof_symbol(name));

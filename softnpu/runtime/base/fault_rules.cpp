@@ -25,9 +25,9 @@ constexpr std::string_view kWrong = "wrong";
 constexpr std::string_view kOperatorPrefix = "aclnn";
 constexpr std::string_view kCount = "count";
 constexpr std::string_view kGrammar =
-    "a rule is malloc:WHEN, hostmalloc:WHEN, launch:WHEN or copy:WHEN, with :CODE or without, delay:WHEN:TIME, "
-    "wrong:OPERATOR:WHEN with an operator such as aclnnAdd, or count; WHEN is N, N+ or every N, of a delay stream=ID too; TIME "
-    "is like 50us, 200ms or 2s";
+    "a rule is malloc:WHEN, hostmalloc:WHEN, launch:WHEN or copy:WHEN, each optionally with :CODE; or delay:WHEN:TIME; or "
+    "wrong:OPERATOR:WHEN with an operator such as aclnnAdd; or count. WHEN is N, N+ or every N, and for a delay also stream=ID. "
+    "TIME is for example 50us, 200ms or 2s";
 
 std::vector<std::string_view> split_at(std::string_view list, char separator) {
   std::vector<std::string_view> items;
@@ -137,7 +137,7 @@ Result<std::vector<FaultRule>> parse_fault_rules(std::string_view rules) {
     if (text_of_rule == kCount) continue;
     FaultRule rule;
     if (!parse_rule(text_of_rule, rule)) {
-      return Status(ACL_ERROR_INVALID_PARAM, text("'", text_of_rule, "' is no rule for faults: ", kGrammar));
+      return Status(ACL_ERROR_INVALID_PARAM, text("'", text_of_rule, "' is not a fault rule: ", kGrammar));
     }
     parsed.push_back(std::move(rule));
   }

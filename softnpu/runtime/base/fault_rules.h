@@ -39,15 +39,15 @@ struct FaultTime {
 };
 
 struct FaultRule {
-  std::string name;                 // as it was written
+  std::string name;                 // the text of the rule
   std::optional<FaultPoint> point;  // empty for a delay and for a wrong value
-  std::string wrong;                // of a wrong value: the name of the operator, without "aclnn"
+  std::string wrong;                // for the rule `wrong`: the name of the operator, without "aclnn"
   FaultTime when;
   aclError code = ACL_SUCCESS;
   std::chrono::microseconds delay{0};
 };
 
-// Whether `wrong` of a rule is the operator whose task kind has the name `kind`.
+// Whether FaultRule::wrong names the operator whose task kind has the name `kind`.
 bool names_operator(const std::string& wrong, std::string_view kind);
 
 // SOFTNPU_FAULTS and the command `faults` accept this word instead of rules.

@@ -32,7 +32,7 @@ void append_utf8(std::string& out, uint32_t code) {
 // Recursive descent. Each read function moves `next_` past the text that it read; on failure `next_` is the place of the error.
 class Json::Reader {
  public:
-  // With `mistakes`, the mistakes that parse_leniently() names are accepted and appended to it.
+  // With `mistakes`, the reader accepts the mistakes that parse_leniently() lists, and appends them to it.
   explicit Reader(std::string_view document, std::vector<std::string>* mistakes = nullptr)
       : document_(document), mistakes_(mistakes) {}
 
@@ -51,7 +51,7 @@ class Json::Reader {
     return false;
   }
 
-  // The reason with the present place.
+  // The reason with the line and column of `next_`.
   std::string located(const char* reason) const {
     const std::string_view before = document_.substr(0, next_);
     const size_t line = 1 + std::count(before.begin(), before.end(), '\n');
@@ -61,7 +61,7 @@ class Json::Reader {
     return text(line, ":", column, ": ", reason);
   }
 
-  // Whether the mistake at this place is accepted.
+  // Accepts a mistake at `next_` if the reader is lenient.
   bool accept_mistake(const char* reason) {
     if (mistakes_ == nullptr) return false;
     mistakes_->push_back(located(reason));
@@ -92,7 +92,7 @@ class Json::Reader {
     }
   }
 
-  // After a value in an object or array: whether another one follows.
+  // Called after a value in an object or array. True if another value follows.
   bool more_follows(char end) {
     skip_space();
     if (accept(',')) {

@@ -29,8 +29,8 @@ class Json {
 
   // ACL_ERROR_PARSE_FILE with "line:column: reason" if `document` is not one JSON value.
   static Result<Json> parse(std::string_view document);
-  // The same, but accepts comments (from # or // to the end of the line), missing and additional commas, and missing brackets at
-  // the end. `mistakes` gets a line for each: "line:column: reason".
+  // Like parse(), but accepts comments (from # or // to the end of the line), missing and extra commas, and missing brackets at
+  // the end. Each accepted mistake is added to `mistakes` as "line:column: reason".
   static Result<Json> parse_leniently(std::string_view document, std::vector<std::string>& mistakes);
 
   Kind kind() const { return kind_; }

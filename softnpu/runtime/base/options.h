@@ -46,7 +46,7 @@ struct Options {
   uint64_t shuffle_seed = 0;
   MemoryCheck memory_check;
   RaceCheck race_check = RaceCheck::kOff;
-  uint64_t dump_memory = uint64_t{256} << 20;  // most data of dumps on its way to the disk
+  uint64_t dump_memory = uint64_t{256} << 20;  // the most bytes of dumps that wait for the disk
   std::string faults;                          // rules of checks/faults.h; empty: none
   bool fault_report = true;
   std::string ledger_dir = "/dev/shm";

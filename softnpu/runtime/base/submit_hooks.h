@@ -1,4 +1,4 @@
-// The features that change tasks when they are submitted, in one word, so that a submission pays one branch for all of them.
+// One word with a bit for each active feature that changes submitted tasks. So a submission needs one branch for all of them.
 //
 //   if (submit_hooks.load(std::memory_order_relaxed) == 0) [[likely]] ...
 #pragma once
@@ -9,7 +9,7 @@
 namespace softnpu {
 
 enum : uint32_t {
-  kFaultHook = 1,  // checks/faults.h has rules
+  kFaultHook = 1,  // fault rules are set (checks/faults.h)
   kDumpHook = 2    // operators are dumped (dump/dumps.h)
 };
 

@@ -32,9 +32,9 @@ using std::chrono::microseconds;
 using Clock = std::chrono::steady_clock;
 
 struct Plan {
-  std::mutex mutex;  // guards the following
+  std::mutex mutex;  // guards the members below
   std::vector<FaultRule> rules;
-  std::vector<uint64_t> launches;  // for each rule: those of its operator, if it is about a wrong value
+  std::vector<uint64_t> launches;  // for each rule `wrong`: the launches of its operator
   std::array<uint64_t, kFaultPoints> calls{};
   uint64_t tasks = 0;
   uint64_t injected = 0;
@@ -48,8 +48,8 @@ Plan& plan() {
   return *instance;
 }
 
-// Counts a call. `stream` is -1 for a call without a stream. `name` is that of an operator, else null. Call it with plan.mutex
-// held.
+// Counts a call. `stream` is -1 for a call without a stream. `name` is the name of an operator, and null for other calls. The
+// caller holds plan.mutex.
 FaultVerdict judge(Plan& plan, FaultPoint point, int32_t stream, const char* name) {
   FaultVerdict verdict;
   const uint64_t call = ++plan.calls[size_t(point)];
@@ -73,7 +73,7 @@ FaultVerdict judge(Plan& plan, FaultPoint point, int32_t stream, const char* nam
 
 }  // namespace
 
-// The original task and what is changed.
+// The original task and the changes.
 struct AlteredTask::State {
   const SoftnpuTaskKind* kind;
   FaultVerdict verdict;

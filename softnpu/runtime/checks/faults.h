@@ -1,5 +1,5 @@
-// Fault injection: makes calls fail, start late or compute a wrong value where rules ask for it, so that a program's error
-// handling and the tools that look for errors can be tested. Dumps (dump/call.h) change tasks in the same way.
+// Fault injection: rules make calls fail, start late or compute a wrong value. They test the error handling of a program and the
+// tools that search for errors. Dumps (dump/call.h) change tasks in the same way.
 //
 //   Faults::set("malloc:3,launch:7:507015");   // the third device allocation and the seventh task from now fail
 //   Faults::set("count");                      // nothing fails, everything is counted
@@ -22,8 +22,7 @@
 
 namespace softnpu {
 
-// The task to submit in place of another one, if a rule applies to it or it is dumped. Its kind has the name and flags of the
-// original kind.
+// Replaces a task that a rule or a dump changes. Its kind has the name and flags of the original kind.
 class AlteredTask {
  public:
   struct State;
@@ -70,8 +69,8 @@ class Faults {
     return count_call(point);
   }
 
-  // Counts a task that is about to be submitted to the stream of that number. `describe` lists the tensors of an operator; null
-  // for other tasks. `dump` is null if it is not dumped. Use submit_with_faults() of the stream room.
+  // Counts a task that will be submitted to the stream with this number. `describe` lists the tensors of an operator; it is null
+  // for other tasks. `dump` is null if the task is not dumped. Call submit_with_faults() of the stream room instead.
   static AlteredTask at_task(FaultPoint point, int32_t stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
                              SoftnpuOperatorDescriber describe, std::unique_ptr<DumpedCall> dump);
 

@@ -186,7 +186,7 @@ Status Device::release_primary(bool force) {
     std::lock_guard guard(mutex_);
     if (primary_.object == nullptr) {
       return {ACL_ERROR_RT_CONTEXT_NULL,
-              text("device ", number(), " is not in use: there were as many aclrtResetDevice as aclrtSetDevice")};
+              text("device ", number(), " is not in use: aclrtResetDevice was called as often as aclrtSetDevice")};
     }
     if (!force && --users_ > 0) return {};
     users_ = 0;

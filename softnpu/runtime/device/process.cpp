@@ -131,14 +131,14 @@ Status Process::read_config(const char* path) {
   Result<std::string> content = read_whole(path);
   if (!content.ok()) return content.take_status();
   if (content.value().find_first_not_of(" \t\r\n") == std::string::npos) return {};
-  // A file with a dump may be one of the documents' examples, which have mistakes.
+  // The vendor's examples of files with a dump have mistakes, so such files are read leniently.
   const bool has_dump = content.value().find("\"dump_path\"") != std::string::npos;
   Result<Json> parsed = parse_config(content.value(), path, /*lenient=*/has_dump);
   if (!parsed.ok()) return parsed.take_status();
   if (!parsed.value().object())
     return {ACL_ERROR_PARSE_FILE, text("the configuration file '", path, "' must hold a JSON object")};
   SOFTNPU_RETURN_IF_ERROR(read_error_mode(parsed.value(), path));
-  // Without a path, "dump" is about other dumps, such as those of exceptions.
+  // A "dump" without a path configures other dumps, such as dumps of exceptions.
   const Json* dump = parsed.value().find("dump");
   if (dump == nullptr || dump->find("dump_path") == nullptr) return {};
   Result<DumpConfig> config = parse_dump_config(*dump, path);

@@ -11,7 +11,7 @@
 namespace softnpu {
 namespace {
 
-// Microseconds since 1970, a new number for each call.
+// Microseconds since 1970. Each call returns another number.
 uint64_t unique_time() {
   static constinit std::atomic<uint64_t> newest{0};
   timespec now{};
@@ -45,7 +45,7 @@ std::unique_ptr<DumpedCall> DumpedCall::begin(const char* name, const DumpPlace&
   return call;
 }
 
-// Runs a part of the dump. After a failure the dump is over.
+// Runs a part of the dump. A failure stops the whole dump.
 template <class Body>
 void DumpedCall::attempt(Body body) {
   if (record_ == nullptr) return;
@@ -86,7 +86,7 @@ void DumpedCall::before(SoftnpuOperatorDescriber describe, const void* payload) 
                               (config.outputs && (tensor.flags & SOFTNPU_TENSOR_WRITTEN) ? 1 : 0);
       too_large |= copies > 0 && (!bytes || __builtin_add_overflow(total, copies * *bytes, &total));
     });
-    if (too_large) return {ACL_ERROR_INVALID_PARAM, "its tensors have more elements than any disk"};
+    if (too_large) return {ACL_ERROR_INVALID_PARAM, "the tensors of the operator have more than 2^62 bytes"};
     SOFTNPU_RETURN_IF_ERROR(record_->data.open(*record_->session, total));
     Status status;
     for_each_tensor(describe, payload, [&](const SoftnpuOperatorTensor& tensor) {

@@ -16,20 +16,20 @@
 namespace softnpu {
 
 struct DumpPlace {
-  int device = 0;  // number on the host
+  int device = 0;  // the number of the device on the host
   int32_t stream = 0;
   uint64_t graph = 0;   // 0 outside of replays
-  uint64_t replay = 0;  // of the graph, from 0
+  uint64_t replay = 0;  // the number of the replay of this graph, from 0
 };
 
 class DumpedCall {
  public:
   static std::unique_ptr<DumpedCall> begin(const char* name, const DumpPlace& place);
 
-  // Set by the launch, before the operator runs. Valid as long as someone holds it.
+  // The ticket of the task. The launch sets it before the operator runs.
   const std::shared_ptr<Ticket>& task() const { return task_; }
 
-  // Neither fails: the dump stops, and the operator runs.
+  // A failure of these functions stops the dump. The operator runs anyway.
   void before(SoftnpuOperatorDescriber describe, const void* payload);
   void after(SoftnpuOperatorDescriber describe, const void* payload);
 

@@ -37,8 +37,8 @@ bool read_item(const Json& item, std::vector<std::string>& names) {
 
 Status read_list(const Json& list, const std::string& file, DumpConfig& config) {
   constexpr std::string_view kAllowed =
-      "a list: empty for every operator, or of names of operators such as \"aclnnAdd\"; objects with \"layer\" are read as their "
-      "names. There are no offline models whose layers could be dumped";
+      "a list of names of operators such as \"aclnnAdd\"; an empty list means every operator. An object with \"layer\" stands "
+      "for the names in it. There are no offline models, so \"model_name\" alone selects nothing";
   if (list.array() == nullptr) return wrong_member(file, "dump_list", kAllowed);
   for (const Json& item : *list.array()) {
     if (!read_item(item, config.operators)) return wrong_member(file, "dump_list", kAllowed);
@@ -46,7 +46,7 @@ Status read_list(const Json& list, const std::string& file, DumpConfig& config) 
   return {};
 }
 
-// Sets the two flags of a member whose value is one of a few words.
+// Reads the members whose values are one of a few words.
 Status read_words(const Json::Object& members, const std::string& file, DumpConfig& config) {
   if (const auto mode = members.find("dump_mode"); mode != members.end()) {
     const std::string* value = mode->second.string();
@@ -62,7 +62,8 @@ Status read_words(const Json::Object& members, const std::string& file, DumpConf
   }
   if (const auto data = members.find("dump_data"); data != members.end()) {
     const std::string* value = data->second.string();
-    if (value == nullptr || *value != "tensor") return wrong_member(file, "dump_data", "\"tensor\": statistics are not offered");
+    if (value == nullptr || *value != "tensor")
+      return wrong_member(file, "dump_data", "\"tensor\", because statistics are not offered");
   }
   return {};
 }
@@ -102,11 +103,11 @@ Result<Json> parse_config(const std::string& content, const std::string& file, b
     if (read.ok()) {
       std::string list;
       for (const std::string& mistake : mistakes) list += text(list.empty() ? "" : "; ", mistake);
-      warn(text("the configuration file '", file, "' is not JSON and was read as it is meant: ", list));
+      warn(text("the configuration file '", file, "' is not valid JSON; it was read with these mistakes corrected: ", list));
       return read;
     }
   }
-  return Status(ACL_ERROR_PARSE_FILE, text("the configuration file '", file, "' is not JSON: ", failure.message()));
+  return Status(ACL_ERROR_PARSE_FILE, text("the configuration file '", file, "' is not valid JSON: ", failure.message()));
 }
 
 Result<DumpConfig> parse_dump_config(const Json& dump, const std::string& file) {

@@ -22,22 +22,21 @@ struct DumpConfig {
   bool outputs = true;
   bool is_on = false;  // dump_op_switch
 
-  // Whether the operator with this name, such as "aclnnAdd", is dumped. The list has names with or without "aclnn".
+  // Whether the operator with this name, such as "aclnnAdd", is dumped. Names in the list may lack the prefix "aclnn".
   bool wants(const char* name) const;
 };
 
-// Reads a JSON file with a "dump" object. Commas and closing brackets that are missing, and comments, are a warning: the
-// documents' own examples have such mistakes. ACL_ERROR_INVALID_FILE, ACL_ERROR_PARSE_FILE or ACL_ERROR_INVALID_DUMP_CONFIG
-// otherwise.
+// Reads a JSON file with a "dump" object. Comments, missing commas and missing closing brackets only give a warning, because the
+// vendor's own examples have them. Fails with ACL_ERROR_INVALID_FILE, ACL_ERROR_PARSE_FILE or ACL_ERROR_INVALID_DUMP_CONFIG.
 Result<DumpConfig> read_dump_config(const std::string& file);
 
-// The same for the object, which was read from `file`.
+// Converts the "dump" object that was read from `file`.
 Result<DumpConfig> parse_dump_config(const Json& dump, const std::string& file);
 
-// Parses the content of a configuration file. With `lenient` the mistakes above are a warning.
+// Parses the content of a configuration file. With `lenient`, the mistakes above only give a warning.
 Result<Json> parse_config(const std::string& content, const std::string& file, bool lenient);
 
-// ACL_ERROR_INVALID_FILE if it cannot be read.
+// Returns the content of a file. Fails with ACL_ERROR_INVALID_FILE.
 Result<std::string> read_whole(const std::string& file);
 
 }  // namespace softnpu

@@ -37,7 +37,7 @@ Status os_failure(const std::string& path, const char* what) {
 
 #ifdef SOFTNPU_HAS_PROTOZERO
 
-// The number of a data type in dump files; 0 for types that they do not know.
+// The number of a data type in dump files; 0 for types that have no number there.
 int32_t number_of_type(int32_t dtype) {
   switch (dtype) {
     case ACL_FLOAT:
@@ -75,7 +75,7 @@ int32_t number_of_type(int32_t dtype) {
   }
 }
 
-// The numbers of the fields that inputs and outputs do not share.
+// Fields whose protobuf numbers differ between inputs and outputs.
 struct TensorFields {
   protozero::pbf_tag_type size;
   protozero::pbf_tag_type original_shape;
@@ -112,7 +112,7 @@ std::string encode_begin(const DumpHeader& header) {
   protozero::pbf_writer writer(message);
   writer.add_string(1, "2.0");
   writer.add_uint64(2, header.microseconds);
-  for (const bool outputs : {true, false}) {  // in the order of the fields
+  for (const bool outputs : {true, false}) {  // the field numbers ascend: 3 for outputs, 4 for inputs
     for (const DumpedTensor& tensor : header.tensors) {
       if (tensor.is_output == outputs) writer.add_message(outputs ? 3 : 4, encode_tensor(tensor));
     }
@@ -203,7 +203,8 @@ Status SpoolFile::copy_to(DumpFile& file) const {
     const ssize_t count = ::pread(descriptor_, piece.get(), kPiece, at);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0)
-      return {ACL_ERROR_INVALID_FILE, text("a temporary file cannot be read: ", std::generic_category().message(errno))};
+      return {ACL_ERROR_INVALID_FILE, text("the temporary file with the elements of an operator cannot be read: ",
+                                           std::generic_category().message(errno))};
     if (count == 0) return {};
     SOFTNPU_RETURN_IF_ERROR(file.write(piece.get(), size_t(count)));
     at += count;

@@ -7,7 +7,7 @@
 //   SOFTNPU_RETURN_IF_ERROR(file.write(begin.data(), begin.size()));
 //   SOFTNPU_RETURN_IF_ERROR(file.commit());
 //
-// A file gets its name when it is whole. Until then its name begins with a dot.
+// A file gets its final name in commit(), when it is complete. Until then its name begins with a dot.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct DumpHeader {
   std::vector<DumpedTensor> tensors;
 };
 
-// Why this library writes no dump files; ok if it does. The protobuf library protozero may be missing where it is built.
+// Fails if this library was built without the protobuf library protozero. Then it writes no dump files.
 Status dump_files_are_possible();
 
 std::string encode_begin(const DumpHeader& header);
@@ -43,7 +43,7 @@ std::string encode_begin(const DumpHeader& header);
 std::string dump_file_name(const std::string& type, const std::string& name, uint64_t task, int32_t stream,
                            uint64_t microseconds);
 
-// Failures have the path and the reason of the system.
+// The text of a failure has the path and the reason of the operating system.
 class DumpFile {
  public:
   DumpFile() = default;
@@ -66,7 +66,8 @@ class DumpFile {
   bool exists_ = false;
 };
 
-// Elements on their way to a dump file that are too many for the memory: a file without a name in the folder of the dump.
+// Holds elements that do not fit into memory, until they are copied to a dump file. It is a file without a name in the folder of
+// the dump.
 class SpoolFile {
  public:
   SpoolFile() = default;

@@ -14,9 +14,9 @@ namespace softnpu {
 namespace {
 
 struct DumpState {
-  std::mutex mutex;  // guards the following
+  std::mutex mutex;  // guards the members below
   bool is_initialised = false;
-  bool is_of_init = false;  // configured by aclInit
+  bool is_of_init = false;  // the file of aclInit configured the dump
   std::shared_ptr<DumpSession> session;
 };
 
@@ -47,7 +47,7 @@ std::shared_ptr<DumpSession> make_session(DumpConfig config) {
   return session;
 }
 
-// Call it with state.mutex held.
+// The caller holds state.mutex.
 void use(DumpState& state, std::shared_ptr<DumpSession> session) {
   state.session = std::move(session);
   set_submit_hook(kDumpHook, state.session != nullptr && state.session->config().is_on);
@@ -63,7 +63,7 @@ Status DumpSession::make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error || !std::filesystem::is_directory(folder, error)) {
-    const std::string reason = error ? error.message() : "a file has that name";
+    const std::string reason = error ? error.message() : "a file has this name";
     return {ACL_ERROR_INVALID_FILE, text("the folder '", folder, "' cannot be made: ", reason)};
   }
   made_.insert(folder);
@@ -73,7 +73,7 @@ Status DumpSession::make_folder(const std::string& folder) {
 void DumpSession::stop(const std::string& reason) {
   if (stopped_.exchange(true, std::memory_order_relaxed)) return;
   const std::string sentence = text("the operator dump stopped after ", files_.load(std::memory_order_relaxed),
-                                    " files, and the program goes on: ", reason, "; choose another dump_path or free space");
+                                    " files, and the program continues: ", reason, "; choose another dump_path or free space");
   const std::string printed = text("[WARNING] softnpu: ", sentence, "\n");
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, printed.data(), printed.size());
   SOFTNPU_LOG(kError, sentence);
@@ -84,10 +84,11 @@ Status Dumps::initialise() {
   DumpState& state = dump_state();
   const std::lock_guard guard(state.mutex);
   if (state.is_of_init) {
-    return {ACL_ERROR_DUMP_ALREADY_RUN, "the configuration file of aclInit has a dump already; remove its \"dump\" or this call"};
+    return {ACL_ERROR_DUMP_ALREADY_RUN,
+            "the configuration file of aclInit has already started a dump; remove its \"dump\" or this call"};
   }
   if (state.is_initialised) {
-    return {ACL_ERROR_DUMP_ALREADY_RUN, "a dump is initialised already; end it with aclmdlFinalizeDump first"};
+    return {ACL_ERROR_DUMP_ALREADY_RUN, "a dump is already initialised; end it with aclmdlFinalizeDump first"};
   }
   state.is_initialised = true;
   return {};

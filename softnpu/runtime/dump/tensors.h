@@ -1,8 +1,8 @@
-// The tensors of the operator that a task runs (runtime/operators.h), and their elements in order.
+// Reads the tensors of an operator's task (runtime/operators.h), and their elements in the order of the sizes.
 //
 //   for_each_tensor(describe, payload, [](const SoftnpuOperatorTensor& tensor) { ... });
 //   ElementReader reader(tensor);
-//   while (size_t count = reader.read(buffer, sizeof buffer)) ...      // as if the tensor was contiguous
+//   while (size_t count = reader.read(buffer, sizeof buffer)) ...      // gives the bytes of a contiguous copy
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace softnpu {
 
-// The function of softnpuDescribeOperators; null before that call.
+// The function given to softnpuDescribeOperators; null before that call.
 SoftnpuOperatorDescriber operator_describer();
 
 template <class Visit>
@@ -24,7 +24,7 @@ void for_each_tensor(SoftnpuOperatorDescriber describe, const void* payload, Vis
       payload, [](void* context, const SoftnpuOperatorTensor* tensor) { (*static_cast<Visit*>(context))(*tensor); }, &visit);
 }
 
-// Such as "float32"; "type 12345" for one that is unknown.
+// A name such as "float32"; "type 12345" for an unknown number.
 std::string dtype_name(int32_t dtype);
 
 uint64_t count_of(const SoftnpuOperatorTensor& tensor);
@@ -36,7 +36,7 @@ std::byte* element_at(const SoftnpuOperatorTensor& tensor, uint64_t number);
 class ElementReader {
  public:
   explicit ElementReader(const SoftnpuOperatorTensor& tensor);
-  // Copies the next elements that fit into `bytes`, at least one unless all are read. Returns the number of bytes.
+  // Copies as many elements as fit into `bytes`, but at least one. Returns the number of bytes; 0 when all elements are read.
   size_t read(std::byte* out, size_t bytes);
 
  private:
@@ -49,8 +49,8 @@ class ElementReader {
 
   const std::byte* next_;
   size_t item_;
-  uint64_t left_;                      // elements
-  std::vector<Dimension> dimensions_;  // from the outermost; adjacent ones that form one are joined; at least one
+  uint64_t left_;                      // elements that are not read yet
+  std::vector<Dimension> dimensions_;  // outermost first, at least one; contiguous neighbours are merged
 };
 
 }  // namespace softnpu

@@ -19,15 +19,15 @@ namespace softnpu {
 namespace {
 
 constexpr auto kWriterPatience = std::chrono::seconds(30);
-constexpr uint64_t kRecordBytes = 2048;          // about what a record takes besides its data
-constexpr size_t kSpoolPiece = size_t{4} << 20;  // of a tensor on its way to a spool file
+constexpr uint64_t kRecordBytes = 2048;          // estimated size of a record without its data
+constexpr size_t kSpoolPiece = size_t{4} << 20;  // bytes that are copied to a spool file at a time
 
 struct Writer {
-  std::mutex mutex;  // guards the following
+  std::mutex mutex;  // guards the members below
   std::condition_variable changed;
   std::deque<std::unique_ptr<DumpRecord>> records;
   uint64_t reserved = 0;
-  uint64_t finished = 0;  // records
+  uint64_t finished = 0;  // number of finished records
   bool is_writing = false;
   bool has_thread = false;
 };
@@ -79,7 +79,7 @@ void write_records() {
   }
 }
 
-// A thread that gets no signals of the client.
+// Starts the writer's thread with all signals blocked, so that signal handlers of the client run on its own threads.
 void start_writer() {
   sigset_t every{}, before{};
   ::sigfillset(&every);
@@ -101,13 +101,13 @@ Status DumpData::open(DumpSession& session, uint64_t bytes) {
     reserved_ = bytes + kRecordBytes;
     memory_.reset(new (std::nothrow) std::byte[std::max<uint64_t>(bytes, 1)]);
     if (memory_ != nullptr) return {};
-    return {ACL_ERROR_BAD_ALLOC, text("the host has no ", bytes, " bytes of memory for the tensors of an operator")};
+    return {ACL_ERROR_BAD_ALLOC, text("the host cannot allocate ", bytes, " bytes for the tensors of an operator")};
   }
   SOFTNPU_RETURN_IF_ERROR(session.make_folder(session.folder()));
   struct statvfs disk {};
   // The elements are written twice: to the spool file and to the dump file.
   if (::statvfs(session.folder().c_str(), &disk) == 0 && uint64_t(disk.f_bavail) * disk.f_frsize / 2 < bytes)
-    return {ACL_ERROR_INVALID_FILE, text("the disk of '", session.folder(), "' has no room for twice ", bytes, " bytes")};
+    return {ACL_ERROR_INVALID_FILE, text("the disk of '", session.folder(), "' has less than twice ", bytes, " bytes free")};
   return spool_.open(session.folder());
 }
 
@@ -115,7 +115,8 @@ Status DumpData::append(const SoftnpuOperatorTensor& tensor) {
   const uint64_t bytes = bytes_of(tensor).value_or(0);
   ElementReader reader(tensor);
   if (!spool_.is_open()) {
-    if (bytes > reserved_ - kRecordBytes - used_) return {ACL_ERROR_INTERNAL_ERROR, "an output became larger than its tensor"};
+    if (bytes > reserved_ - kRecordBytes - used_)
+      return {ACL_ERROR_INTERNAL_ERROR, "an output of the operator grew beyond its reserved memory"};
     if (bytes > 0) reader.read(memory_.get() + used_, bytes);
     used_ += bytes;
     return {};

@@ -1,7 +1,7 @@
 // Writes dump files on a thread of its own.
 //
 //   DumpWriter::reserve(bytes);                      // waits until the data fits into SOFTNPU_DUMP_MEMORY
-//   DumpWriter::submit(std::move(record));           // the reservation ends when the file is written, or when it cannot be
+//   DumpWriter::submit(std::move(record));           // the reservation ends when the file is written or has failed
 //   DumpWriter::wait_until_idle();
 //
 // Thread-safe.
@@ -18,8 +18,8 @@
 
 namespace softnpu {
 
-// Elements of tensors one after the other: in memory that was reserved, or in a spool file if they need more than
-// SOFTNPU_DUMP_MEMORY.
+// The elements of the tensors of one operator, one tensor after the other. They are in reserved memory, or in a spool file if
+// they need more than SOFTNPU_DUMP_MEMORY.
 class DumpData {
  public:
   DumpData() = default;
@@ -28,7 +28,7 @@ class DumpData {
   DumpData(const DumpData&) = delete;
   DumpData& operator=(const DumpData&) = delete;
 
-  // Makes room for `bytes`, and waits for it.
+  // Waits until there is room for `bytes`, and reserves it.
   Status open(DumpSession& session, uint64_t bytes);
   // Appends the elements of a tensor.
   Status append(const SoftnpuOperatorTensor& tensor);
@@ -44,7 +44,7 @@ class DumpData {
 struct DumpRecord {
   std::shared_ptr<DumpSession> session;
   DumpHeader header;
-  std::string folder;  // under that of the session
+  std::string folder;  // relative to the folder of the session
   std::string type;
   uint64_t task = 0;
   int32_t stream = 0;
@@ -56,7 +56,7 @@ class DumpWriter {
   static void reserve(uint64_t bytes);
   static void release(uint64_t bytes);
   static void submit(std::unique_ptr<DumpRecord> record);
-  // Returns when no record is left, or when none was finished for 30 seconds.
+  // Returns when all records are written, or when no record was finished for 30 seconds.
   static void wait_until_idle();
 };
 

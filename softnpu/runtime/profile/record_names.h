@@ -9,19 +9,19 @@ namespace softnpu {
 
 enum class TaskClass { kKernel, kCopy, kFill, kWait, kRecord, kCollective, kCallback, kOther };
 
-// By the name of the task, such as "aclnnAdd".
+// The class of a task with this name, such as "aclnnAdd".
 TaskClass class_of(std::string_view name);
 const char* class_name(TaskClass task);  // "kernel", "copy" ...
 
 // The type of an operator: its aclnn function without prefixes, such as "Add" of "aclnnInplaceAdd".
 std::string_view operator_type(std::string_view name);
 
-// Whether a device of the vendor runs such a kernel on an AI CPU, by the family of the operator. It is no measurement.
-// names.core() in Python has the same families.
+// Whether a device of the vendor runs such a kernel on an AI CPU. This follows from the family of the operator and is not
+// measured. names.core() in Python has the same families.
 bool runs_on_ai_cpu(std::string_view name);
 
 const char* direction_name(uint32_t direction);  // "HtoD" ...; "" for 0
-// The names that profiles of the vendor show, such as "DT_BF16" and "FRACTAL_NZ". "UNDEFINED" for unknown numbers.
+// The names in the vendor's profiles, such as "DT_BF16" and "FRACTAL_NZ"; "UNDEFINED" for unknown numbers.
 const char* data_type_name(int64_t data_type);
 const char* format_name(int64_t format);
 

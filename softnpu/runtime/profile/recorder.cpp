@@ -21,13 +21,13 @@ namespace softnpu {
 namespace {
 
 constexpr size_t kChunkTasks = 512;
-constexpr uint32_t kAnySession = uint32_t{1} << 31;  // so that marks are recorded if nothing else is
+constexpr uint32_t kAnySession = uint32_t{1} << 31;  // set by every session, also by one that records only marks
 constexpr uint64_t kMostRecords = uint64_t{4} << 20;
 
 struct Chunk {
   std::array<TaskRecord, kChunkTasks> tasks;
   size_t used = 0;
-  std::vector<int64_t> words;  // of all tasks of the chunk
+  std::vector<int64_t> words;  // the tensors of all tasks of the chunk
 
   bool is_over() const {
     return std::all_of(tasks.begin(), tasks.begin() + ptrdiff_t(used),
@@ -42,18 +42,18 @@ struct Mark {
   uint32_t stream;
 };
 
-// What one thread recorded.
+// The records of one thread.
 struct Buffer {
-  Lock lock;  // guards all members below but those of the thread
+  Lock lock;  // guards the members that follow, except those for the thread only
   std::vector<std::unique_ptr<Chunk>> chunks;
   std::vector<SoftnpuCallRecord> calls;
   std::vector<Mark> marks;
   uint32_t thread = uint32_t(syscall(SYS_gettid));
   bool has_ended = false;  // guarded by the mutex of the recorder
 
-  // Used by the thread only.
+  // For the thread only.
   std::vector<uint64_t> external;
-  uint64_t epoch = 0;  // of `external` and `last_correlation`
+  uint64_t epoch = 0;  // Recorder::epoch when `external` and `last_correlation` were written
   uint64_t last_correlation = 0;
   uint64_t next_bytes = 0;
   uint32_t next_direction = 0;
@@ -75,9 +75,9 @@ struct Session {
 };
 
 struct Recorder {
-  std::mutex mutex;  // guards the lists; taken before the lock of a buffer
+  std::mutex mutex;  // guards the lists; lock it before the lock of a buffer
   std::vector<std::unique_ptr<Buffer>> buffers;
-  std::vector<std::unique_ptr<Chunk>> pending;  // of ended sessions, with tasks that had not ended
+  std::vector<std::unique_ptr<Chunk>> pending;  // chunks of ended sessions with tasks that have not ended
   std::map<int64_t, Session> sessions;
   int64_t newest_session = 0;
   bool logs_signatures = false;  // guarded by `mutex`
@@ -98,7 +98,7 @@ struct Recorder {
     for (const auto& [number, session] : sessions) all |= session.what | kAnySession;
     detail::records_on.store(all, std::memory_order_seq_cst);
   }
-  // After the last session: frees everything that no task uses.
+  // Called after the last session. Frees every chunk that no task uses.
   void clear() {
     for (const auto& buffer : buffers) {
       const std::lock_guard guard(buffer->lock);
@@ -120,7 +120,7 @@ Recorder& recorder() {
   return *one;
 }
 
-// The buffer of the calling thread. Its memory stays until the last session after the end of the thread.
+// The buffer of the calling thread. After the end of the thread, the end of the last session frees it.
 Buffer& buffer() {
   struct Owner {
     Buffer* buffer = nullptr;
@@ -137,7 +137,7 @@ Buffer& buffer() {
     const std::lock_guard guard(recorder().mutex);
     recorder().buffers.push_back(std::move(made));
   }
-  // An operator that was running when the last session ended left its number here.
+  // The numbers in `external` are stale if they come from an operator that ran when the last session ended.
   if (const uint64_t now = recorder().epoch.load(std::memory_order_relaxed); owner.buffer->epoch != now) [[unlikely]] {
     owner.buffer->epoch = now;
     owner.buffer->external.clear();
@@ -153,7 +153,7 @@ void visit_tasks(const Buffer& buffer, const Session& session, Position& at, con
     for (; at.task < chunk.used; ++at.task) {
       const TaskRecord& task = chunk.tasks[at.task];
       const uint64_t end = task.end.load(std::memory_order_acquire);
-      if (end == 0 && unfinished == nullptr) return;  // the next read begins here
+      if (end == 0 && unfinished == nullptr) return;  // the next read continues with this task
       if (task.enqueue < session.begin) continue;
       if (end == 0) {
         ++*unfinished;
@@ -177,7 +177,7 @@ void visit_tasks(const Buffer& buffer, const Session& session, Position& at, con
                                      .tensors = chunk.words.data() + task.first_word};
       visitor.task(visitor.context, &record);
     }
-    if (chunk.used < kChunkTasks) return;  // it may grow
+    if (chunk.used < kChunkTasks) return;  // the thread may add tasks to this chunk
   }
 }
 
@@ -326,7 +326,7 @@ void end_task(TaskRecord& record) {
   record.end.store(now, std::memory_order_release);
 }
 
-// Reads the level of the log, which does not change.
+// Sets SOFTNPU_LOG_SIGNATURES by the level of the log. The level does not change.
 void choose_signatures() {
   static const bool chosen = [] {
     if (!log_enabled(LogLevel::kInfo)) return true;

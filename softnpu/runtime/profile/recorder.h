@@ -5,8 +5,8 @@
 //   run(...);
 //   if (record != nullptr) end_task(*record);                                                      // before it counts as done
 //
-// Each thread writes to its own buffer, in chunks. A buffer is guarded by a lock that only readers share with the thread. A chunk
-// is freed when all its tasks have ended and every session has read it, or has stopped. Thread-safe.
+// Each thread writes to its own buffer, in chunks. The lock of a buffer is used by its thread and by readers. A chunk is freed
+// when all its tasks have ended and every session has read it or has stopped. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace softnpu {
 
-// The stored record of a task. `end` is written last; the record is not used by the queue after that.
+// The stored record of a task. The queue writes `end` last and does not use the record after that.
 struct TaskRecord {
   const char* name = nullptr;
   uint64_t enqueue = 0;
@@ -35,7 +35,7 @@ struct TaskRecord {
 };
 
 namespace detail {
-// What SoftnpuProfiler::on points to.
+// The variable that SoftnpuProfiler::on points to.
 inline constinit std::atomic<uint32_t> records_on{0};
 void note_call(const char* name, uint64_t start);
 }  // namespace detail
@@ -47,16 +47,16 @@ inline bool records_calls() { return detail::records_on.load(std::memory_order_r
 
 uint64_t record_clock();
 
-// Null if the memory for records is full. The record takes the description of describe_next_task().
+// Begins a record with the description of describe_next_task(). Null if the memory for records is full.
 TaskRecord* begin_task(const char* name, int32_t device, uint32_t stream, uint64_t ticket);
 inline void start_task(TaskRecord& record) {
   if (record.start == 0) record.start = record_clock();
 }
-// A task that never started was skipped.
+// Ends the record. A task that has not started counts as skipped.
 void end_task(TaskRecord& record);
 
 void describe_next_task(uint64_t bytes, uint32_t direction, const int64_t* tensors, uint32_t words);
-// For a task that is captured and not submitted.
+// Drops the description of describe_next_task(), for a task that is captured instead of submitted.
 void forget_description();
 
 // Records a call of the ABI, from the construction to the destruction.

@@ -15,15 +15,15 @@ namespace softnpu {
 namespace {
 
 constexpr int64_t kIsWritten = int64_t{1} << 40;
-constexpr size_t kMostSignatures = 100'000;  // then later ones count as known
+constexpr size_t kMostSignatures = 100'000;  // further signatures count as known
 
 struct Signatures {
-  std::mutex mutex;                                                  // guards all below
-  std::map<std::string_view, std::set<std::vector<int64_t>>> known;  // by the name, which is never freed
+  std::mutex mutex;                                                  // guards the members below
+  std::map<std::string_view, std::set<std::vector<int64_t>>> known;  // the key is a name that is never freed
   size_t count = 0;
 };
 
-// Whether it is new, and whether the operator had another one.
+// Returns whether the signature is new, and whether the operator had other signatures before.
 std::pair<bool, bool> add_signature(const char* name, const int64_t* tensors, uint32_t words) {
   static auto* const signatures = new Signatures;
   const std::lock_guard guard(signatures->mutex);
@@ -58,7 +58,7 @@ void log_signature(const char* name, const int64_t* tensors, uint32_t words) {
   std::string line = text(":aclOp = OpType: ", type, ", ");
   append_tensors(line, "InputDesc", tensors, words, false);
   append_tensors(line, "OutputDesc", tensors, words, true);
-  // The published reader cuts the last character before the end of the line, here a blank.
+  // The published reader of logs drops the last character of the line, so the line ends with a blank.
   acl_log(LogLevel::kInfo, {__FILE__, __LINE__, "aclopCompile"}, line);
   if (had_others) {
     acl_log(LogLevel::kInfo, {__FILE__, __LINE__, "aclMatchOpModel"}, "Match op inputs/type failed. To compile op: " + type);

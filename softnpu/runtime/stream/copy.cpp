@@ -101,7 +101,7 @@ uint32_t direction_of(const CheckedCopy& copy) {
   return copy.source.is_device() ? SOFTNPU_COPY_TO_HOST : SOFTNPU_COPY_ON_HOST;
 }
 
-// Records a copy or fill that runs in the call.
+// Records a copy or fill that runs in the calling thread.
 class RecordNow {
  public:
   RecordNow(const char* name, int device, size_t bytes, uint32_t direction) {

@@ -57,7 +57,7 @@ class Stream : public Slot, private TaskQueue::Observer {
   // `deadline` passes first. ACL_ERROR_RT_STREAM_ABORT or ACL_ERROR_RT_DEVICE_TASK_ABORT if the tasks were skipped by an abort or
   // by the exit of the process.
   Status synchronize(Deadline deadline);
-  // The same for the tasks up to `ticket`.
+  // Waits only for the tasks up to `ticket`.
   Status synchronize(Ticket ticket, Deadline deadline);
   // Whether all submitted tasks are done; does not wait.
   bool query();
@@ -94,7 +94,7 @@ class Stream : public Slot, private TaskQueue::Observer {
   // Atomic, because a call that races with the destruction may read them while the slot is used again.
   std::atomic<Context*> context_{nullptr};
   std::atomic<uint32_t> context_generation_{0};
-  std::atomic<StreamDevice*> device_{nullptr};  // not read from the context, which the last task may outlive
+  std::atomic<StreamDevice*> device_{nullptr};  // a copy, because the last task may outlive the context
   std::atomic<uint32_t> priority_{0};
   std::atomic<EngineQueue*> engine_queue_{nullptr};  // owned by the stream
   TaskQueue queue_;

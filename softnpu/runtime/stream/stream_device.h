@@ -1,8 +1,8 @@
-// What contexts, streams and graphs know of their device.
+// The part of a device that contexts, streams and graphs use.
 //
 //   text("device ", stream.device().number());
 //
-// Every object is a Device (device/device.h), which derives from it; device_of() returns the Device of a context or stream.
+// Every StreamDevice is the base of a Device (device/device.h). device_of() returns the Device of a context or stream.
 #pragma once
 
 #include <array>

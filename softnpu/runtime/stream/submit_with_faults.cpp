@@ -7,7 +7,7 @@ namespace softnpu::internal {
 
 Status submit_counted(FaultPoint point, Stream& stream, const SoftnpuTaskKind& kind, const void* payload, size_t bytes,
                       uint64_t cost, Ticket* ticket, const ReplayedTask& replayed) {
-  // A captured task does not run; its replays are counted and dumped.
+  // A captured task does not run now. Its replays are counted and dumped.
   if (stream.is_recorded.load(std::memory_order_relaxed)) return stream.submit(kind, payload, bytes, cost);
   SoftnpuOperatorDescriber describe = nullptr;
   if (kind.flags & SOFTNPU_TASK_OPERATOR) describe = replayed.describe != nullptr ? replayed.describe : operator_describer();

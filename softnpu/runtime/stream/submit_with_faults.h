@@ -2,7 +2,7 @@
 //
 //   SOFTNPU_RETURN_IF_ERROR(submit_with_faults(FaultPoint::kLaunch, stream, kind, &payload, sizeof payload, cost));
 //
-// Where a rule applies, the task fails, starts late or computes a wrong value when the stream reaches it, under its own name, and
+// If a rule applies, the task fails, starts late or computes a wrong value when the stream reaches it. It keeps its own name and
 // is released as usual. While there is no rule and no dump, the call costs one relaxed load more than Stream::submit().
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace softnpu {
 
-// A task of a replay.
+// The extra data of a task that a replay submits.
 struct ReplayedTask {
-  SoftnpuOperatorDescriber describe = nullptr;  // of the payload of the replay
-  uint64_t graph = 0;                           // its number; 0 outside of replays
+  SoftnpuOperatorDescriber describe = nullptr;  // lists the tensors of the replayed payload
+  uint64_t graph = 0;                           // the number of the graph; 0 outside of replays
   uint64_t replay = 0;
 };
 

@@ -62,7 +62,7 @@ class TaskQueue {
    public:
     // The name of the queue in messages, such as "device 0, stream 3".
     virtual std::string place() const = 0;
-    // The number of the device, for records.
+    // The number of the device, which profilers record.
     virtual int32_t device_number() const { return 0; }
     // Called after the failure is noted. Must not use the queue. Returns the information for the client's exception callback,
     // which is called later, without locks.
@@ -126,20 +126,20 @@ class TaskQueue {
 
   // Returns the failure of a task up to `ticket`, once. Tasks that were submitted before this call are skipped, later ones run.
   Status take_failure(Ticket ticket);
-  // The same failure; it is not taken.
+  // Returns the same failure, but does not mark it as reported.
   Status failure_before(Ticket ticket) const;
   bool has_failed() const { return skip_until_.load(std::memory_order_acquire) == kSkipAll; }
 
-  // Skips all pending tasks; abort_reason() returns `reason` for them. The task that runs now is not interrupted, unless it asks
-  // for task_is_aborted(), but a task that waits to become ready is skipped. Does nothing if life() is not `life`. Returns the
-  // newest ticket that was skipped or runs; 0 if there is none.
+  // Skips all pending tasks, and a task that waits to become ready. abort_reason() returns `reason` for them. A running task
+  // continues; it may call task_is_aborted() and return early. Does nothing if life() is not `life`. Returns the newest ticket
+  // that was skipped or is running; 0 if there is none.
   Ticket skip_pending(aclError reason, Ticket life);
   // Skips pending and future tasks until close(). take_failure() returns `reason` every time from now on. Does nothing if life()
   // is not `life`.
   void stop(const Status& reason, Ticket life);
   // The reason that stop() was given in this life, if it was called.
   Status stop_reason() const;
-  // On the worker: whether skip_pending() was called while the current task runs. The task can return early.
+  // For a task on the worker: whether skip_pending() was called since the task began. The task may then return early.
   bool task_is_aborted() const { return head_.load(std::memory_order_relaxed) < aborted_until_.load(std::memory_order_acquire); }
   // The number of aborts so far.
   uint32_t abort_count() const { return aborts_.load(std::memory_order_acquire); }
@@ -268,7 +268,7 @@ class TaskQueue {
   // Rarely written, often read.
   alignas(64) std::atomic<bool> running_{false};
   std::atomic<Ticket> skip_until_{0};
-  std::atomic<Ticket> aborted_until_{0};  // the newest ticket at the newest abort
+  std::atomic<Ticket> aborted_until_{0};  // the newest ticket at the time of the newest abort
   std::atomic<uint32_t> aborts_{0};
   std::atomic<bool> closing_{false};
   std::atomic<bool> in_client_{false};

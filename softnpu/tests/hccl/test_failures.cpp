@@ -98,7 +98,7 @@ TEST_F(ChildFailures, OtherNote) {
   expect_failure({"meaning of the data differs", "rank 1", "sum, channels_last)", "sum, AVG)"}, {HCCL_E_PARA, HCCL_E_REMOTE});
 }
 
-// An abort ends a collective that waits for another rank. The stream is usable, the communicator is not.
+// An abort ends a collective that waits for another rank. Afterwards the stream is usable, but the communicator is not.
 TEST_F(ChildFailures, Aborts) {
   if (rank() != 1) {
     EXPECT_HCCL(HcclAllReduce(buffer(), buffer(), kCount, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm(), stream()));

@@ -67,7 +67,7 @@ TEST_F(ChildStreams, ABarrierHoldsUntilTheLastRankComes) {
   EXPECT_TRUE(wait_for_sign("came", 0ms));
 }
 
-// Rank 0 sends to rank 2 after rank 1 has its message; the batch of rank 1 waits for rank 2, too.
+// Rank 0 sends to rank 2 after rank 1 has received its message. The batch of rank 1 also waits for rank 2.
 TEST_F(ChildStreams, AMessageIsOverBeforeTheRestOfABatch) {
   for (const size_t count : {size_t{0}, size_t{7}, kCount}) {
     DeviceBuffer mine = device_floats(kCount, float(rank() + 1)), other = device_floats(2 * kCount, 0.0F);

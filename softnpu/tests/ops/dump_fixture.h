@@ -46,7 +46,7 @@ struct OperatorDump {
   uint64_t time = 0;
   std::vector<DumpedBlock> inputs;
   std::vector<DumpedBlock> outputs;
-  std::string problem;  // why the file is not whole
+  std::string problem;  // the reason if the file is not complete
 };
 
 inline std::vector<std::string> split_text(const std::string& text, char separator) {
@@ -120,7 +120,7 @@ inline OperatorDump read_dump(const std::filesystem::path& root, const std::file
 
 #endif
 
-// The files below a folder without those that are not whole yet, in the order of their times.
+// The complete files below a folder, in the order of their times.
 inline std::vector<OperatorDump> read_dumps(const std::filesystem::path& root) {
   std::vector<OperatorDump> dumps;
 #if SOFTNPU_TESTS_DUMPS

@@ -1,4 +1,4 @@
-// Dumps of operators (runtime/dump/dumps.h): what the files hold, and when they are written.
+// Dumps of operators (runtime/dump/dumps.h): the contents of the files, and the operators that are dumped.
 #include <algorithm>
 #include <set>
 #include <thread>

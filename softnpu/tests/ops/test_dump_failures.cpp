@@ -1,4 +1,4 @@
-// Dumps of operators: configurations, wrong order of calls, folders that cannot be written, and processes that end.
+// Dumps of operators: configurations, calls in a wrong order, folders that cannot be written, and ending processes.
 #include <sched.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace softnpu::test {
 namespace {
 
-// The folder that the parent gave to a child; "" outside of children.
+// The folder that a child got from its parent; "" in the parent.
 std::string given_folder() {
   const char* folder = std::getenv("DUMP_TEST_FOLDER");
   return folder == nullptr ? "" : folder;
@@ -67,7 +67,7 @@ TEST_F(DumpConfigTest, MistakesInTheFileAreNamed) {
   refused(R"({"dump": {"dump_path": "x", "dump_list": [{"model_name": "m"}]}})", "no offline models");
 }
 
-// The documents' own examples, with their mistakes.
+// Examples of the vendor's documents, with their mistakes.
 constexpr auto kDumpJson = R"({
  "dump":
  {
@@ -102,7 +102,8 @@ TEST_F(DumpConfigTest, ExamplesOfTheDocumentsWorkWithAWarning) {
     return words;
   };
   const std::string first = said(kDumpJson);
-  EXPECT_NE(first.find("is not JSON and was read as it is meant: 8:3: '}' is missing"), std::string::npos) << first;
+  EXPECT_NE(first.find("is not valid JSON; it was read with these mistakes corrected: 8:3: '}' is missing"), std::string::npos)
+      << first;
   const std::string second = said(kAclJson);
   for (const std::string words : {"',' is missing", "there is a comment"})
     EXPECT_NE(second.find(words), std::string::npos) << second;
@@ -156,7 +157,7 @@ TEST_F(DumpFolderTest, PathThatIsAFileIsOneSentence) {
   run_operators();
   ASSERT_ACL(aclmdlFinalizeDump());
   const std::string words = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(count_words(words, "the operator dump stopped after 0 files, and the program goes on"), 1U) << words;
+  EXPECT_EQ(count_words(words, "the operator dump stopped after 0 files, and the program continues"), 1U) << words;
   EXPECT_NE(words.find(output().string()), std::string::npos) << words;
 }
 
@@ -203,7 +204,7 @@ TEST(DumpProcessTest, FullDiskIsOneSentence) {
   EXPECT_EQ(child.output.find(words), child.output.rfind(words)) << child.output;
 }
 
-// Launches operators until the process ends in the way of the test.
+// Launches operators until the process ends. Each test ends it in a different way.
 class ChildDumpEnd : public OpsFixture {
  protected:
   void begin_in_given_folder() {
@@ -267,7 +268,7 @@ TEST(DumpProcessTest, FilesAreWholeAfterAclFinalize) {
 
 // SOFTNPU_DUMP_MEMORY is 16M.
 TEST_F(ChildDump, OfMoreThanTheMemory) {
-  constexpr int64_t kCount = 3 << 20;  // 12 MiB: two such tensors do not fit
+  constexpr int64_t kCount = 3 << 20;  // 12 MiB: two such tensors exceed the limit
   Operand large(Sizes{kCount}, Floats(kCount, 2)), result(Sizes{kCount});
   begin();
   ASSERT_ACL(CALL(aclnnNeg, stream, large, result));
@@ -298,7 +299,8 @@ TEST(DumpProcessTest, DumpsWorkInTheOtherLaunchModes) {
   const std::string most = "DumpTest.*-DumpTest.StreamsAndThreads*";
   EXPECT_CHILD_PASSES(most, {"SOFTNPU_LAUNCH=queue"});
   EXPECT_CHILD_PASSES(most, {"SOFTNPU_LAUNCH=shuffle"});
-  const std::string held_streams = ":DumpTest.Queued*:DumpTest.OperatorsThatAreLaunched*";  // a launch would wait for the gate
+  const std::string held_streams =
+      ":DumpTest.Queued*:DumpTest.OperatorsThatAreLaunched*";  // tests in which a launch would wait for the gate
   EXPECT_CHILD_PASSES(most + held_streams, {"SOFTNPU_LAUNCH=sync"});
 }
 
@@ -311,7 +313,7 @@ TEST_F(ChildDumpOfInit, Works) {
   ASSERT_ACL(aclInit(write_file(folder.path() / "acl.json", content).c_str()));
   ASSERT_ACL(aclrtSetDevice(0));
   EXPECT_ACL_ERROR(ACL_ERROR_DUMP_ALREADY_RUN, aclmdlInitDump());
-  EXPECT_RECENT_ERROR("the configuration file of aclInit has a dump already");
+  EXPECT_RECENT_ERROR("the configuration file of aclInit has already started a dump");
   {
     Stream stream = make_stream();
     Operand a({2}, {1, 2}), out({2});

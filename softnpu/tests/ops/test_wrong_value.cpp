@@ -26,7 +26,7 @@ class WrongValueTest : public DumpFixture {
     EXPECT_ACL(CALL(aclnnNeg, stream, a, out));
     return out.read(stream);
   }
-  // The three elements after a fill with `value`, of which the middle one is wrong.
+  // The three elements after a fill with `value`. The middle one is wrong.
   template <typename Element>
   std::vector<Element> filled(double value, aclDataType dtype) {
     std::vector<Element> values(3);
@@ -119,7 +119,7 @@ TEST_F(WrongValueTest, BadRuleIsRefused) {
   for (const std::string bad : {"wrong", "wrong:1", "wrong:Neg", "wrong:Neg:", "wrong:Neg:0", "wrong::1", "wrong:aclnn:1",
                                 "wrong:a-b:1", "wrong:Neg:1:507015", "wrong:Neg:stream=1"}) {
     EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, control("faults " + bad));
-    EXPECT_RECENT_ERROR("'" + bad + "' is no rule for faults");
+    EXPECT_RECENT_ERROR("'" + bad + "' is not a fault rule");
   }
 }
 

@@ -31,7 +31,7 @@ class ProfFixture : public AclFixture {
     return found;
   }
 
-  // The whole lines of a file of the newest result; a line that is not JSON fails the test.
+  // The complete lines of a file of the newest result. A line that is not JSON fails the test.
   std::vector<Json> lines(const std::string& file) const {
     return results().empty() ? std::vector<Json>() : lines_of(results().back() / file);
   }
@@ -93,7 +93,7 @@ class ProfFixture : public AclFixture {
   TempDir temp_;
 };
 
-// A kernel for the tests: a task that a profile takes for one of an operator.
+// A kernel for the tests: a task that a profile treats as an operator.
 inline Task kernel(const char* name, uint64_t cost = Task::kLargeCost, milliseconds span = 0ms) {
   return {.run =
               [span](char*) {

@@ -1,4 +1,5 @@
-// What recordings have: names, times, order, correlation, marks, steps, threads, graphs, and nothing while they are off.
+// The contents of recordings: names, times, order, correlation, marks, steps, threads, graphs. Without a recording there are
+// none.
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/wait.h>

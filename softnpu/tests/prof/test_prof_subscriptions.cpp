@@ -1,4 +1,4 @@
-// Subscriptions: what the pipe gets, and the functions that read it.
+// Subscriptions: the records in the pipe, and the functions that read them.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ class ProfSubscriptions : public ProfFixture {
     for (const char* name : names) ASSERT_ACL(launch(stream, kernel(name, Task::kLargeCost, 1ms)));
     ASSERT_ACL(aclrtSynchronizeStream(stream));
   }
-  // What the pipe has now.
+  // The bytes in the pipe now.
   std::vector<std::byte> contents() {
     fcntl(ends_[0], F_SETFL, O_NONBLOCK);
     std::vector<std::byte> bytes(1 << 20);
@@ -116,12 +116,12 @@ TEST_F(ProfSubscriptions, WhatIsNoOperatorIsRefused) {
   uint32_t count = 0;
   size_t length = 0;
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, aclprofGetOpNum(garbage, size_ - 1, &count));
-  EXPECT_RECENT_ERROR("no multiple of aclprofGetOpDescSize");
+  EXPECT_RECENT_ERROR("not a multiple of aclprofGetOpDescSize");
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, aclprofGetOpNum(garbage, size_, &count));
   EXPECT_ACL_ERROR(ACL_ERROR_INVALID_PARAM, aclprofGetOpNameLen(garbage, size_, 1, &length));
   EXPECT_RECENT_ERROR("'index' (1)");
   EXPECT_EQ(aclprofGetOpStart(garbage, size_, 0), 0u);
-  EXPECT_RECENT_ERROR("is not what a subscription wrote");
+  EXPECT_RECENT_ERROR("was not written by a subscription");
   EXPECT_EQ(aclprofGetOpFlag(nullptr, size_, 0), ACL_SUBSCRIBE_NONE);
   EXPECT_EQ(aclprofGetOpAttriValue(garbage, size_, 0, ACL_SUBSCRIBE_ATTRI_THREADID), nullptr);
 }
@@ -134,7 +134,7 @@ TEST_F(ProfSubscriptions, AReaderThatLeavesIsNamedAndHarmsNothing) {
   ends_[0] = -1;
   run({"aclnnTest", "aclnnTest"});
   EXPECT_ACL_ERROR(ACL_ERROR_WRITE_FILE, aclprofModelUnSubscribe(1));
-  EXPECT_RECENT_ERROR("did not take 2 operators");
+  EXPECT_RECENT_ERROR("did not accept 2 operators");
   EXPECT_ACL(aclprofDestroySubscribeConfig(created));
 }
 
