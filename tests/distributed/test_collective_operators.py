@@ -28,7 +28,7 @@ def same(found, expected, tolerance=1e-4):
 
 
 def near(found, expected):
-    """Equal but for the rounding of 16-bit numbers."""
+    """Compares two tensors with a tolerance for the rounding of 16-bit numbers."""
     assert found.shape == expected.shape
     assert (found.detach().cpu().float() - expected).norm() < 0.01 * expected.norm()
 
@@ -116,7 +116,7 @@ def experts(rank):
     same(mm_y, shared @ weights[me][0])
     back, none = torch.ops.npu.npu_gmm_alltoallv(
         permuted, weight.mT, hcom, world, received, sent, trans_gmm_weight=True
-    )  # the same rows go the way back
+    )  # the same rows are sent back
     expected = torch.cat([blocks[me][i] @ weights[i // EXPERTS][i % EXPERTS] for i in range(world * EXPERTS)])
     same(back, expected)
     assert none.numel() == 0
@@ -139,12 +139,12 @@ def experts(rank):
         back = (rows8, narrow, scale, scale, hcom, world, received, sent, number)
         expected = torch.ops.npu.npu_gmm_alltoallv(rows, w8, hcom, world, received, sent)[0]
         near(torch.ops.npu.npu_quant_gmm_alltoallv(*back, **types)[0], expected.cpu() * 4)
-    with pytest.raises(ValueError, match="gmm_x_quant_mode is 1, not 6"):
+    with pytest.raises(ValueError, match="gmm_x_quant_mode must be 1, not 6"):
         torch.ops.npu.npu_alltoallv_quant_gmm(codes, narrow, scale, scale, *ways, number, gmm_x_quant_mode=6)
 
 
 def mixture(rank, version, quantised, masked):
-    """Dispatch, a different factor per expert, combine: as if every expert were here."""
+    """Dispatch, multiply by a factor of each expert, combine. The result must be the same as with all experts on this rank."""
     world, me, hcom, device = rank.world, rank.rank, name_of(), rank.device
     every = routing(rank, seed=3)
     x, ids, scales = (each.to(device) for each in every[me])
@@ -179,7 +179,7 @@ def mixture(rank, version, quantised, masked):
 
 
 def special_experts(rank):
-    """Zero experts give nothing, and copy experts the token."""
+    """Zero experts return zeros, and copy experts return the token."""
     world, me, hcom, device = rank.world, rank.rank, name_of(), rank.device
     count = EXPERTS * world
     x = numbers(3, 4, seed=me).to(device)
@@ -192,7 +192,7 @@ def special_experts(rank):
 
 
 def gradients(rank):
-    """Those of the sum of the losses of all ranks."""
+    """The gradients belong to the sum of the losses of all ranks."""
     world, me, hcom, device = rank.world, rank.rank, name_of(), rank.device
     a = [x.requires_grad_() for x in inputs(rank, 4, 6)]
     weight = numbers(6, 4, seed=2)
@@ -206,7 +206,7 @@ def gradients(rank):
 
 
 def smaller_groups(rank):
-    """The communicator is the one that is named, not the whole world."""
+    """The operator uses the named communicator, not the default process group."""
     pairs = [dist.new_group([r, r + 1]) for r in range(0, rank.world, 2)]
     pair, first = pairs[rank.rank // 2], rank.rank // 2 * 2
     x = torch.full((2, 2), float(rank.rank), device=rank.device)
@@ -253,7 +253,7 @@ def odd_shapes(rank):
 
 
 def scales_of_ranks(rank):
-    """Each rank has another scale, with one row or with several."""
+    """Each rank has a different scale, for one row and for several rows."""
     world, me, hcom, device = rank.world, rank.rank, name_of(), rank.device
     for rows in (1, 3):
         every, b = [integers(rows, 6, seed=r) for r in range(world)], integers(6, 4, seed=50)
@@ -292,16 +292,16 @@ def refusals(rank):
         ("world size is 9", lambda: ops.npu_mm_reduce_scatter_base(x, w, hcom, 9)),
         ("cannot be split into", lambda: ops.npu_mm_reduce_scatter_base(x, w, hcom, world)),
         ("cannot be multiplied", lambda: ops.npu_all_gather_base_mm(x, x, hcom, world)),
-        ("reduce_op is 'sum'", lambda: ops.npu_mm_all_reduce_base(x, w, hcom, reduce_op="max")),
+        ("reduce_op must be 'sum'", lambda: ops.npu_mm_all_reduce_base(x, w, hcom, reduce_op="max")),
         ("same dtype", lambda: ops.npu_mm_all_reduce_base(x, w.half(), hcom)),
-        ("gather_index is 0", lambda: ops.npu_all_gather_base_mm(x, w, hcom, world, gather_index=1)),
+        ("gather_index must be 0", lambda: ops.npu_all_gather_base_mm(x, w, hcom, world, gather_index=1)),
         ("all2all_axes", lambda: ops.npu_matmul_all_to_all(x, w, hcom, world, all2all_axes=[0, 1])),
-        ("send_counts has", lambda: ops.npu_alltoallv_gmm(x, w.expand(1, 6, 4), hcom, world, [3], [3])),
+        ("send_counts must have", lambda: ops.npu_alltoallv_gmm(x, w.expand(1, 6, 4), hcom, world, [3], [3])),
         ("equal parts of", lambda: ops.npu_moe_distribute_dispatch(x, ids, hcom, world, me, world + 1)),
         ("ep_rank_id is", lambda: ops.npu_moe_distribute_dispatch(x, ids, hcom, world, (me + 1) % world, world)),
-        ("expert_ids are from 0", lambda: ops.npu_moe_distribute_dispatch(x, ids - 1, hcom, world, me, world)),
-        ("tp_world_size is", lambda: ops.npu_moe_distribute_dispatch(x, ids, hcom, world, me, world, tp_world_size=2)),
-        ("quant_mode is 0", lambda: ops.npu_moe_distribute_dispatch(x, ids, hcom, world, me, world, quant_mode=1)),
+        ("expert_ids must be from 0", lambda: ops.npu_moe_distribute_dispatch(x, ids - 1, hcom, world, me, world)),
+        ("tp_world_size must be", lambda: ops.npu_moe_distribute_dispatch(x, ids, hcom, world, me, world, tp_world_size=2)),
+        ("quant_mode must be 0", lambda: ops.npu_moe_distribute_dispatch(x, ids, hcom, world, me, world, quant_mode=1)),
     ]
     one, half = torch.ones(4, device=device), x.half()
     codes, packed = x.to(torch.int8), w.to(torch.int8)
@@ -310,23 +310,29 @@ def refusals(rank):
     gmm = (w.expand(1, 6, 4), hcom, world, [1] * world, [1] * world)
     cases += [
         ("two or three dimensions", lambda: ops.npu_mm_all_reduce_base(x[0], w, hcom)),
-        ("self has two dimensions", lambda: ops.npu_mm_reduce_scatter_base(torch.ones(4 * world, device=device), w, hcom, world)),
-        ("self has two dimensions", lambda: ops.npu_all_gather_base_mm(x[0], w, hcom, world)),
-        ("x1 has two dimensions", lambda: ops.npu_all_to_all_matmul(x[0], w, hcom, world)),
-        ("bias has 4 numbers", lambda: ops.npu_mm_all_reduce_base(x[:1], w, hcom, bias=torch.ones(3, 4, device=device))),
-        ("x3 is torch.float16", lambda: ops.npu_mm_all_reduce_base(half, w.half(), hcom, x3=torch.ones(3, 4, device=device))),
+        ("self must have two", lambda: ops.npu_mm_reduce_scatter_base(torch.ones(4 * world, device=device), w, hcom, world)),
+        ("self must have two dimensions", lambda: ops.npu_all_gather_base_mm(x[0], w, hcom, world)),
+        ("x1 must have two dimensions", lambda: ops.npu_all_to_all_matmul(x[0], w, hcom, world)),
+        ("bias must have 4 numbers", lambda: ops.npu_mm_all_reduce_base(x[:1], w, hcom, bias=torch.ones(3, 4, device=device))),
+        (
+            "x3 must be torch.float16",
+            lambda: ops.npu_mm_all_reduce_base(half, w.half(), hcom, x3=torch.ones(3, 4, device=device)),
+        ),
         ("pertoken_scale needs", lambda: ops.npu_mm_all_reduce_base(x, w, hcom, pertoken_scale=one[:3])),
         ("need antiquant_scale", lambda: ops.npu_mm_all_reduce_base(x, w, hcom, antiquant_offset=one)),
         ("not both", lambda: ops.npu_mm_all_reduce_base(half, packed, hcom, antiquant_scale=one, dequant_scale=one)),
-        ("y_dtype is", lambda: ops.npu_mm_all_reduce_base(half, packed, hcom, antiquant_scale=one.half(), y_dtype=torch.float32)),
-        ("x1 has one scale, or 3", lambda: ops.npu_all_gather_base_mm(codes, packed, hcom, world, x1_scale=one, x2_scale=one)),
-        ("x2 has one scale, or 4", lambda: ops.npu_all_gather_base_mm(codes, packed, hcom, world, x2_scale=one[:3])),
+        (
+            "y_dtype must be",
+            lambda: ops.npu_mm_all_reduce_base(half, packed, hcom, antiquant_scale=one.half(), y_dtype=torch.float32),
+        ),
+        ("x1_scale must have 1 or 3", lambda: ops.npu_all_gather_base_mm(codes, packed, hcom, world, x1_scale=one, x2_scale=one)),
+        ("x2_scale must have 1 or 4", lambda: ops.npu_all_gather_base_mm(codes, packed, hcom, world, x2_scale=one[:3])),
         ("need scales", lambda: ops.npu_all_gather_base_mm(codes, packed, hcom, world)),
         ("at least one expert", lambda: ops.npu_alltoallv_gmm(x, w.expand(0, 6, 4), hcom, world, [], [])),
         ("same dtype", lambda: ops.npu_gmm_alltoallv(half, *gmm)),
         ("it is torch.uint8", lambda: ops.npu_alltoallv_quant_gmm(x.byte(), packed.expand(1, 6, 4), one[0], one[0], *gmm[1:], 6)),
-        ("shared_expert_x is", lambda: ops.npu_moe_distribute_combine(*back, shared_expert_x=x[:1])),
-        ("expert_scales have the shape", lambda: ops.npu_moe_distribute_dispatch(x, ids, *back[5:], expert_scales=one)),
+        ("shared_expert_x must be", lambda: ops.npu_moe_distribute_combine(*back, shared_expert_x=x[:1])),
+        ("expert_scales must have the shape", lambda: ops.npu_moe_distribute_dispatch(x, ids, *back[5:], expert_scales=one)),
     ]
     for message, call in cases:
         with pytest.raises(ValueError, match=message):
@@ -334,7 +340,7 @@ def refusals(rank):
     with pytest.raises(NotImplementedError, match="comm_quant_scale_1"):
         ops.npu_mm_all_reduce_base(x, w, hcom, comm_quant_scale_1=torch.ones(4, device=device))
     found = ops.npu_moe_distribute_dispatch(x, ids, hcom, world, me, world)
-    with pytest.raises(ValueError, match="ep_send_counts do not fit"):
+    with pytest.raises(ValueError, match="ep_send_counts do not match"):
         ones = torch.ones(3, 1, device=device)
         ops.npu_moe_distribute_combine(found[0], ids, found[2], found[4] + 1, ones, hcom, world, me, world)
 

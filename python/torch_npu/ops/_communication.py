@@ -1,26 +1,32 @@
-"""Differentiable collectives of the communicator that get_hccl_comm_name() named.
+"""Differentiable collectives, on the communicator with a name that get_hccl_comm_name() has returned.
 
     group = group_of("npu_mm_all_reduce_base", hcom, world_size)
     total = AllReduce.apply(x, group)
 
-The gradient is that of the sum of the losses of all ranks, as in torch.distributed.nn.
+The gradient belongs to the sum of the losses of all ranks, as in torch.distributed.nn.
 """
 
 import torch
 from torch import distributed as dist
 
 from .._process_groups import group_named
-from ._define import check
+from ._define import check, refuse
 
 
 def group_of(operator, hcom, world_size=None):
     """The process group of the communicator. Raises ValueError if there is none, or if it has another number of ranks."""
     group = group_named(hcom)
-    what = "name it by group._get_backend(torch.device('npu')).get_hccl_comm_name(rank)"
-    check(group is not None, operator, f"no process group of this process has the communicator {hcom!r}; {what}")
+    advice = "get the name from group._get_backend(torch.device('npu')).get_hccl_comm_name(rank)"
+    check(group is not None, operator, f"no process group of this process has the communicator {hcom!r}; {advice}")
     size = dist.get_world_size(group)
     check(world_size in (None, size), operator, f"the world size is {world_size}, but the communicator has {size} ranks")
     return group
+
+
+def refuse_options(operator, options, *ignored):
+    """Raises NotImplementedError if one of the options is set and not ignored."""
+    wanted = {key: value for key, value in options.items() if key not in ignored}
+    refuse(operator, **{key: value if torch.is_tensor(value) or value else None for key, value in wanted.items()})
 
 
 class AllReduce(torch.autograd.Function):
@@ -54,7 +60,7 @@ class Gather(torch.autograd.Function):
 
 
 class ReduceScatter(torch.autograd.Function):
-    """The sum of x over the ranks, of which each rank gets an equal part of the rows."""
+    """This rank's part of the sum of x over the ranks. Each rank gets an equal part of the rows."""
 
     @staticmethod
     def forward(ctx, x, group):
@@ -84,15 +90,15 @@ class Exchange(torch.autograd.Function):
 
 
 def exchange_equal(x, group):
-    """Exchange of equal parts of the rows of x."""
+    """Sends an equal part of the rows of x to each rank, and returns the rows from all ranks."""
     world = dist.get_world_size(group)
     parts = [x.size(0) // world] * world
     return Exchange.apply(x, group, parts, parts)
 
 
 def blocks_in_order(counts, by_columns):
-    """Row numbers that transpose a table of blocks of rows. Block (i, j) has counts[i][j] rows. With by_columns the blocks are
-    stored line by line, and the result has them column by column; without it, the other way round."""
+    """Row numbers that reorder a table of blocks of rows. Block (i, j) has counts[i][j] rows. With by_columns, blocks that are
+    stored line by line are read column by column. Without it, blocks that are stored column by column are read line by line."""
     lines, columns = len(counts), len(counts[0])
     stored = [(i, j) for i in range(lines) for j in range(columns)]
     wanted = [(i, j) for j in range(columns) for i in range(lines)]
@@ -110,7 +116,7 @@ def select_rows(x, rows):
 
 
 def check_modes(operator, options, **allowed):
-    """Removes the quantisation modes from the options. Raises ValueError if one has another value than the allowed one."""
+    """Removes the quantisation modes from the options. Raises ValueError if a mode has another value than the allowed one."""
     for key, mode in allowed.items():
         given = options.pop(key, None)
-        check(given in (None, mode), operator, f"{key} is {mode}, not {given}")
+        check(given in (None, mode), operator, f"{key} must be {mode}, not {given}")

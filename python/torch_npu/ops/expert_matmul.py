@@ -1,26 +1,28 @@
-"""Products of the rows of experts on several ranks: rows go to the ranks of their experts, or come back.
+"""Matrix products of experts on several ranks. Rows are sent to the ranks of their experts, or the products are sent back.
 
-`hcom` is the name that get_hccl_comm_name() returned.
+`hcom` is a name that get_hccl_comm_name() has returned.
 """
 
 import torch
 
 from .. import _hifloat8 as hifloat8
 from . import dtypes
-from ._communication import Exchange, blocks_in_order, check_modes, group_of, select_rows
-from ._define import check, op, refuse
+from ._communication import Exchange, blocks_in_order, check_modes, group_of, refuse_options, select_rows
+from ._define import check, op
+
+_TOGETHER = "mm_x and mm_weight must be given together"
 
 
 def _counts(name, given, world, experts, what, rows=None):
-    """[world][experts] of a list of numbers of rows."""
-    check(len(given) == world * experts, name, f"{what} has {world} ranks * {experts} experts, not {len(given)} numbers")
-    check(min(given) >= 0, name, f"{what} has no negative numbers: {list(given)}")
+    """A list of numbers of rows as a table [world][experts]."""
+    check(len(given) == world * experts, name, f"{what} must have {world} ranks * {experts} experts, not {len(given)} numbers")
+    check(min(given) >= 0, name, f"{what} must not have negative numbers, but is {list(given)}")
     check(rows in (None, sum(given)), name, f"the sum of {what} is {sum(given)}, but gmm_x has {rows} rows")
     return [list(given[rank * experts : (rank + 1) * experts]) for rank in range(world)]
 
 
 def _grouped(x, weight, counts, dtype):
-    """Rows of x, sorted by experts, times the weights of their experts [e, k, n]."""
+    """Multiplies the rows of x, sorted by experts, by the weights of their experts [e, k, n]."""
     sizes = [sum(column) for column in zip(*counts, strict=True)]
     return torch.cat([part @ weight[i] for i, part in enumerate(x.split(sizes))]).to(dtype)
 
@@ -28,7 +30,7 @@ def _grouped(x, weight, counts, dtype):
 def _shared(name, x, weight, transposed, dtype, like):
     if x is None and weight is None:
         return like.new_empty(0)
-    check(x is not None and weight is not None, name, "mm_x and mm_weight come together")
+    check(x is not None and weight is not None, name, _TOGETHER)
     weight = weight.mT if transposed else weight
     check(x.size(-1) == weight.size(0), name, f"mm_x {list(x.shape)} cannot be multiplied by mm_weight {list(weight.shape)}")
     return (x @ weight).to(dtype)
@@ -36,21 +38,21 @@ def _shared(name, x, weight, transposed, dtype, like):
 
 def _check_experts(name, x, weight):
     fits = x.dim() == 2 and weight.dim() == 3 and x.size(1) == weight.size(1)
-    check(fits, name, f"gmm_x is [rows, k] and gmm_weight [e, k, n], not {list(x.shape)} and {list(weight.shape)}")
-    check(weight.size(0) > 0, name, f"gmm_weight has at least one expert, not the shape {list(weight.shape)}")
+    check(fits, name, f"gmm_x must be [rows, k] and gmm_weight [e, k, n], not {list(x.shape)} and {list(weight.shape)}")
+    check(weight.size(0) > 0, name, f"gmm_weight must have at least one expert, not the shape {list(weight.shape)}")
 
 
 def _check_types(name, x, weight):
-    check(x.dtype == weight.dtype, name, f"gmm_x and gmm_weight have the same dtype, not {x.dtype} and {weight.dtype}")
-    check(x.is_floating_point() and x.element_size() > 1, name, f"gmm_x is float16, bfloat16 or float32, not {x.dtype}")
+    check(x.dtype == weight.dtype, name, f"gmm_x and gmm_weight must have the same dtype, not {x.dtype} and {weight.dtype}")
+    check(x.is_floating_point() and x.element_size() > 1, name, f"gmm_x must be float16, bfloat16 or float32, not {x.dtype}")
 
 
 def _exchange_then_multiply(name, x, weight, group, world, send_counts, recv_counts, dtype, decode=lambda rows: rows):
-    """(y, permuted). The rows are sent as they are, and decoded before the product."""
+    """(y, permuted). The rows are sent without decoding. They are decoded before the product."""
     _check_experts(name, x, weight)
     sent = _counts(name, send_counts, world, weight.size(0), "send_counts", x.size(0))
     received = _counts(name, recv_counts, world, weight.size(0), "recv_counts")
-    plain = x if x.element_size() > 1 else x.view(torch.uint8)  # bytes: collectives have no float8
+    plain = x if x.element_size() > 1 else x.view(torch.uint8)  # as bytes, because collectives have no float8
     rows = Exchange.apply(plain, group, [sum(line) for line in sent], [sum(line) for line in received])
     permuted = select_rows(rows, blocks_in_order(received, True)).view(x.dtype)
     return _grouped(decode(permuted), weight, received, dtype), permuted
@@ -65,14 +67,14 @@ def _multiply_then_exchange(name, x, weight, group, world, send_counts, recv_cou
 
 
 def _check_quantised(name, x, scale, number, what):
-    """x is float8, int8, or codes of hifloat8 if `number` says so; scale has one number."""
-    check(scale is not None and scale.numel() == 1, name, f"{what}_scale has one number")
+    """Checks that scale has one number, and that x is float8 or int8. If `number` is hifloat8, x has codes of hifloat8."""
+    check(scale is not None and scale.numel() == 1, name, f"{what}_scale must have one number")
     kind = dtypes.of(number, x.dtype)
     if kind == dtypes.HIFLOAT8:
         return
     check(kind == x.dtype, name, f"{what} is {x.dtype}, but {what}_dtype is {kind}")
     fits = x.dtype == torch.int8 or (x.is_floating_point() and x.element_size() == 1)
-    check(fits, name, f"{what} is float8 or int8, or has {what}_dtype=torch_npu.hifloat8; it is {x.dtype}")
+    check(fits, name, f"{what} must be float8 or int8, or have {what}_dtype=torch_npu.hifloat8; it is {x.dtype}")
 
 
 def _dequantised(name, x, scale, number, what):
@@ -82,8 +84,17 @@ def _dequantised(name, x, scale, number, what):
     return plain * scale.float()
 
 
-def _refuse(name, rest, *ignored):
-    refuse(name, **{key: value if torch.is_tensor(value) or value else None for key, value in rest.items() if key not in ignored})
+def _quantised_weight_and_mm_y(name, rest, gmm_weight, mm_x, mm_weight, dtype, mm_dtype):
+    """(dequantised gmm_weight, mm_y or None). A matrix is (tensor, scale, number of its data type)."""
+    check_modes(name, rest, gmm_x_quant_mode=1, gmm_weight_quant_mode=1, mm_x_quant_mode=1, mm_weight_quant_mode=1)
+    refuse_options(name, rest, "comm_mode")
+    check((mm_x[0] is None) == (mm_weight[0] is None), name, _TOGETHER)
+    weight = _dequantised(name, *gmm_weight, "gmm_weight")
+    if mm_x[0] is None:
+        return weight, weight.new_empty(0, dtype=dtype)
+    left = _dequantised(name, *mm_x, "mm_x")
+    right = _dequantised(name, *mm_weight, "mm_weight")
+    return weight, _shared(name, left, right, False, mm_dtype, left)
 
 
 @op(
@@ -108,10 +119,11 @@ def npu_alltoallv_gmm(
     **rest,
 ):
     """(gmm_y, mm_y, permuted). Rank r gets send_counts[r * e + i] rows of gmm_x for its expert i. The received rows, sorted by
-    experts, are multiplied by gmm_weight [e, k, n]. mm_y is mm_x @ mm_weight; it and permuted are empty if not asked for."""
+    experts, are multiplied by gmm_weight [e, k, n]. mm_y is mm_x @ mm_weight, or empty without mm_x. permuted has the received
+    rows, or is empty if permute_out_flag is False."""
     name = "npu_alltoallv_gmm"
     group = group_of(name, hcom, ep_world_size)
-    _refuse(name, rest, "comm_mode")
+    refuse_options(name, rest, "comm_mode")
     _check_types(name, gmm_x, gmm_weight)
     weight = gmm_weight.mT if trans_gmm_weight else gmm_weight
     counts = (send_counts, recv_counts)
@@ -140,10 +152,10 @@ def npu_gmm_alltoallv(
     **rest,
 ):
     """(y, mm_y). The rows of gmm_x, sorted by experts and then by ranks, are multiplied by gmm_weight [e, k, n], and
-    send_counts[r * e + i] rows of expert i go back to rank r. mm_y is mm_x @ mm_weight, or empty."""
+    send_counts[r * e + i] rows of expert i are sent back to rank r. mm_y is mm_x @ mm_weight, or empty without mm_x."""
     name = "npu_gmm_alltoallv"
     group = group_of(name, hcom, ep_world_size)
-    _refuse(name, rest, "comm_mode")
+    refuse_options(name, rest, "comm_mode")
     _check_types(name, gmm_x, gmm_weight)
     weight = gmm_weight.mT if trans_gmm_weight else gmm_weight
     y = _multiply_then_exchange(name, gmm_x, weight, group, ep_world_size, send_counts, recv_counts, gmm_x.dtype)
@@ -186,18 +198,16 @@ def npu_alltoallv_quant_gmm(
     """npu_alltoallv_gmm of float8, hifloat8 or int8 matrices with one scale each."""
     name = "npu_alltoallv_quant_gmm"
     group = group_of(name, hcom, ep_world_size)
-    check_modes(name, rest, gmm_x_quant_mode=1, gmm_weight_quant_mode=1, mm_x_quant_mode=1, mm_weight_quant_mode=1)
-    _refuse(name, rest, "comm_mode")
-    check((mm_x is None) == (mm_weight is None), name, "mm_x and mm_weight come together")
-    dtype = dtypes.of(gmm_y_dtype)
-    weight = _dequantised(name, gmm_weight, gmm_weight_scale, gmm_weight_dtype, "gmm_weight")
-    counts = (send_counts, recv_counts)
-    mm_y = gmm_x.new_empty(0, dtype=dtype)
-    if mm_x is not None:
-        left = _dequantised(name, mm_x, mm_x_scale, mm_x_dtype, "mm_x")
-        right = _dequantised(name, mm_weight, mm_weight_scale, mm_weight_dtype, "mm_weight")
-        mm_y = _shared(name, left, right, False, dtypes.of(mm_y_dtype, dtype), left)
-
+    dtype, counts = dtypes.of(gmm_y_dtype), (send_counts, recv_counts)
+    weight, mm_y = _quantised_weight_and_mm_y(
+        name,
+        rest,
+        (gmm_weight, gmm_weight_scale, gmm_weight_dtype),
+        (mm_x, mm_x_scale, mm_x_dtype),
+        (mm_weight, mm_weight_scale, mm_weight_dtype),
+        dtype,
+        dtypes.of(mm_y_dtype, dtype),
+    )
     _check_quantised(name, gmm_x, gmm_x_scale, gmm_x_dtype, "gmm_x")  # before the ranks communicate
 
     def decode(rows):
@@ -242,16 +252,15 @@ def npu_quant_gmm_alltoallv(
     """npu_gmm_alltoallv of float8, hifloat8 or int8 matrices with one scale each."""
     name = "npu_quant_gmm_alltoallv"
     group = group_of(name, hcom, ep_world_size)
-    check_modes(name, rest, gmm_x_quant_mode=1, gmm_weight_quant_mode=1, mm_x_quant_mode=1, mm_weight_quant_mode=1)
-    _refuse(name, rest, "comm_mode")
-    check((mm_x is None) == (mm_weight is None), name, "mm_x and mm_weight come together")
-    dtype = dtypes.of(gmm_y_dtype)
-    weight = _dequantised(name, gmm_weight, gmm_weight_scale, gmm_weight_dtype, "gmm_weight")
-    counts = (send_counts, recv_counts)
-    mm_y = gmm_x.new_empty(0, dtype=dtype)
-    if mm_x is not None:
-        left = _dequantised(name, mm_x, mm_x_scale, mm_x_dtype, "mm_x")
-        right = _dequantised(name, mm_weight, mm_weight_scale, mm_weight_dtype, "mm_weight")
-        mm_y = _shared(name, left, right, False, dtypes.of(mm_y_dtype, dtype), left)
+    dtype, counts = dtypes.of(gmm_y_dtype), (send_counts, recv_counts)
+    weight, mm_y = _quantised_weight_and_mm_y(
+        name,
+        rest,
+        (gmm_weight, gmm_weight_scale, gmm_weight_dtype),
+        (mm_x, mm_x_scale, mm_x_dtype),
+        (mm_weight, mm_weight_scale, mm_weight_dtype),
+        dtype,
+        dtypes.of(mm_y_dtype, dtype),
+    )
     x = _dequantised(name, gmm_x, gmm_x_scale, gmm_x_dtype, "gmm_x")
     return _multiply_then_exchange(name, x, weight, group, ep_world_size, *counts, dtype), mm_y

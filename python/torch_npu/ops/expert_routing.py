@@ -1,7 +1,7 @@
-"""Tokens that go to the ranks of their experts (dispatch), and come back (combine).
+"""Sends tokens to the ranks of their experts (dispatch), and returns the results (combine).
 
-`group_ep` is the name that get_hccl_comm_name() returned. With n experts per rank, rank r has the experts r * n to r * n + n - 1.
-The calls wait for the device, because the host needs the numbers of tokens.
+`group_ep` is a name that get_hccl_comm_name() has returned. With n experts per rank, rank r has the experts r * n to r * n + n -
+1. The calls wait for the device, because the host needs the numbers of tokens.
 
 Not offered: ranks of shared experts, tensor parallel groups (tp_world_size 2), elastic groups, constant experts.
 """
@@ -11,7 +11,7 @@ import itertools
 import torch
 
 from .._api_status import not_offered
-from ._communication import Exchange, blocks_in_order, exchange_equal, group_of, select_rows
+from ._communication import Exchange, blocks_in_order, exchange_equal, group_of, refuse_options, select_rows
 from ._define import PUBLIC, check, op, refuse
 from .norm import npu_add_rms_norm
 
@@ -19,23 +19,27 @@ _INFO = 128  # numbers per token of assist_info_for_combine
 
 
 class _Routes:
-    """The rows that this rank sends, and those that it receives.
+    """The rows that this rank sends and receives.
 
-    order: numbers token * k + i of the pairs (token, i) that are sent, sorted by experts.
+    order: the numbers token * k + i of the sent pairs (token, i), sorted by experts.
     sent[r][i]: number of rows for expert i of rank r. received[r][i]: number of rows from rank r for this rank's expert i."""
 
     def __init__(self, name, expert_ids, mask, group, world, rank, experts, special):
-        check(experts > 0 and experts % world == 0, name, f"{world} ranks cannot have equal parts of {experts} experts")
-        check(0 <= rank < world, name, f"ep_rank_id is below {world}, not {rank}")
+        check(
+            experts > 0 and experts % world == 0,
+            name,
+            f"{world} ranks cannot have equal parts of {experts} experts; change moe_expert_num",
+        )
+        check(0 <= rank < world, name, f"ep_rank_id must be from 0 to {world - 1}, not {rank}")
         check(rank == group.rank(), name, f"ep_rank_id is {rank}, but this rank has the number {group.rank()} in the group")
-        check(expert_ids.dim() == 2, name, f"expert_ids are [tokens, k], not {list(expert_ids.shape)}")
+        check(expert_ids.dim() == 2, name, f"expert_ids must be [tokens, k], not {list(expert_ids.shape)}")
         ids = expert_ids.flatten().long()
         wrong = ids.numel() > 0 and bool(((ids < 0) | (ids >= experts + special)).any())
-        check(not wrong, name, f"expert_ids are from 0 to {experts + special - 1}")
+        check(not wrong, name, f"expert_ids must be from 0 to {experts + special - 1}")
         used = ids < experts
         if mask is not None:
             fits = mask.shape in (expert_ids.shape, expert_ids.shape[:1])
-            check(fits, name, f"x_active_mask is [tokens] or [tokens, k], not {list(mask.shape)}")
+            check(fits, name, f"x_active_mask must be [tokens] or [tokens, k], not {list(mask.shape)}")
             mask = mask.bool() if mask.dim() == 2 else mask.bool().unsqueeze(1)
             mask = mask.expand(expert_ids.shape).flatten()
             used = used & mask
@@ -52,22 +56,18 @@ class _Routes:
 
 
 def _check_parallel(name, tp_world_size, shared_expert_rank_num):
-    check(tp_world_size in (0, 1), name, f"tp_world_size is 0 or 1, not {tp_world_size}; gather the tokens after the call")
-    check(shared_expert_rank_num == 0, name, f"shared_expert_rank_num is 0, not {shared_expert_rank_num}")
-
-
-def _refuse(name, rest, *ignored):
-    refuse(name, **{key: value if torch.is_tensor(value) or value else None for key, value in rest.items() if key not in ignored})
+    check(tp_world_size in (0, 1), name, f"tp_world_size must be 0 or 1, not {tp_world_size}; gather the tokens after the call")
+    check(shared_expert_rank_num == 0, name, f"shared_expert_rank_num must be 0, not {shared_expert_rank_num}")
 
 
 def _check_scales(name, scales, ids):
-    check(ids.dim() == 2, name, f"expert_ids are [tokens, k], not {list(ids.shape)}")
+    check(ids.dim() == 2, name, f"expert_ids must be [tokens, k], not {list(ids.shape)}")
     fits = scales.shape == ids.shape
-    check(fits, name, f"expert_scales have the shape of expert_ids, {list(ids.shape)}, not {list(scales.shape)}")
+    check(fits, name, f"expert_scales must have the shape of expert_ids, {list(ids.shape)}, not {list(scales.shape)}")
 
 
 def _quantised(rows, scales, experts):
-    """(int8, float32 scale per row)"""
+    """The rows as int8, and a float32 scale for each row."""
     rows = rows.float()
     if scales is not None:
         rows = rows * scales.float()[experts]
@@ -102,23 +102,26 @@ def _dispatch(
     expert_token_nums_type=1,
     special=0,
 ):
-    """(tokens, scales, routes, source, numbers per expert, ends of the blocks, number of all, weights)"""
+    """The results by name. x: tokens; source: rank, token and k of each token; numbers: tokens per expert; blocks: ends of the
+    blocks of tokens; all: the number of tokens."""
     group = group_of(name, group_ep, ep_world_size)
     _check_parallel(name, tp_world_size, shared_expert_rank_num)
-    check(quant_mode in (0, 2), name, f"quant_mode is 0 (none) or 2 (per token), not {quant_mode}")
-    check(expert_token_nums_type in (0, 1), name, f"expert_token_nums_type is 0 or 1, not {expert_token_nums_type}")
+    check(quant_mode in (0, 2), name, f"quant_mode must be 0 (none) or 2 (per token), not {quant_mode}")
+    check(expert_token_nums_type in (0, 1), name, f"expert_token_nums_type must be 0 or 1, not {expert_token_nums_type}")
     fits = x.dim() == 2 and x.size(0) == expert_ids.size(0)
-    check(fits, name, f"x {list(x.shape)} and expert_ids {list(expert_ids.shape)} do not have the same tokens")
+    check(fits, name, f"x {list(x.shape)} and expert_ids {list(expert_ids.shape)} must have the same number of tokens")
     check(quant_mode == 2 or scales is None, name, "scales need quant_mode 2")
     if expert_scales is not None:
         _check_scales(name, expert_scales, expert_ids)
     if scales is not None:
         wanted = [moe_expert_num, x.size(1)]
-        check(list(scales.shape) == wanted, name, f"scales are {wanted}, not {list(scales.shape)}")
+        check(list(scales.shape) == wanted, name, f"scales must be {wanted}, not {list(scales.shape)}")
     routes = _Routes(name, expert_ids, x_active_mask, group, ep_world_size, ep_rank_id, moe_expert_num, special)
     room = (global_bs or x.size(0) * ep_world_size) * min(routes.local, routes.k)
     total = sum(map(sum, routes.received))
-    check(total <= room, name, f"{total} tokens arrive, but there is room for {room}; global_bs is the largest batch * ranks")
+    check(
+        total <= room, name, f"{total} tokens arrive, but there is room for {room}; global_bs must be the largest batch * ranks"
+    )
     lines, by_expert = routes.lines(), blocks_in_order(routes.received, True)
 
     def exchanged(rows):
@@ -154,10 +157,10 @@ def _dispatch(
     "Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def npu_moe_distribute_dispatch(x, expert_ids, group_ep, ep_world_size, ep_rank_id, moe_expert_num, **options):
-    """(tokens, scales, idx, numbers, ep_recv_counts, tp_recv_counts, weights): the tokens that this rank's experts get, sorted by
-    experts and then by ranks, followed by zeros; with quant_mode 2 as int8 with a scale per token. numbers are the tokens per
-    expert, or their running sums if expert_token_nums_type is 0. idx has, for each token and k, the number of earlier rows of
-    this rank for the same expert."""
+    """(tokens, scales, idx, numbers, ep_recv_counts, tp_recv_counts, weights). tokens are the tokens for this rank's experts,
+    sorted by experts and then by ranks, with zeros after them. With quant_mode 2 they are int8 with a scale per token. numbers
+    has the tokens per expert, or their running sums if expert_token_nums_type is 0. idx has, for each token and k, the number of
+    earlier rows of this rank for the same expert."""
     name = "npu_moe_distribute_dispatch"
     found = _dispatch(name, x, expert_ids, group_ep, ep_world_size, ep_rank_id, moe_expert_num, **options)
     order = found["routes"].order
@@ -195,8 +198,9 @@ def npu_moe_distribute_dispatch_v2(
     scales_dtype=None,
     **options,
 ):
-    """npu_moe_distribute_dispatch, whose third result has 128 numbers per received token: its rank, token and k first. Tokens of
-    zero and copy experts, numbered after the others, are not sent."""
+    """npu_moe_distribute_dispatch with another third result: 128 numbers for each received token, of which the first three are
+    its rank, token and k. The numbers of zero and copy experts follow those of the other experts. Tokens of these experts are not
+    sent."""
     name = "npu_moe_distribute_dispatch_v2"
     refuse(name, elastic_info=elastic_info, performance_info=performance_info, const_expert_num=const_expert_num or None)
     refuse(name, y_dtype=y_dtype, x_dtype=x_dtype, scales_dtype=scales_dtype)
@@ -234,16 +238,16 @@ def _combine(
     copy_expert_num=0,
     **rest,
 ):
-    """[tokens, h]: the sum over k of the rows that come back times expert_scales, plus shared_expert_x."""
+    """[tokens, h]: the sum over k of the returned rows times expert_scales, plus shared_expert_x."""
     group = group_of(name, group_ep, ep_world_size)
     _check_parallel(name, tp_world_size, shared_expert_rank_num)
-    _refuse(name, rest)
-    check(expand_x.dim() == 2, name, f"expand_x is [rows, h], not {list(expand_x.shape)}")
+    refuse_options(name, rest)
+    check(expand_x.dim() == 2, name, f"expand_x must be [rows, h], not {list(expand_x.shape)}")
     _check_scales(name, expert_scales, expert_ids)
     for what, rows in (("shared_expert_x", shared_expert_x), ("ori_x", ori_x)):
         wanted = [expert_ids.size(0), expand_x.size(1)]
         fits = rows is None or [rows.shape[:-1].numel(), *rows.shape[-1:]] == wanted
-        check(fits, name, f"{what} is {wanted}, not {rows is not None and list(rows.shape)}")
+        check(fits, name, f"{what} must be {wanted}, not {None if rows is None else list(rows.shape)}")
     check(copy_expert_num == 0 or ori_x is not None, name, "copy experts need ori_x")
     special = zero_expert_num + copy_expert_num
     routes = _Routes(name, expert_ids, x_active_mask, group, ep_world_size, ep_rank_id, moe_expert_num, special)
@@ -251,9 +255,9 @@ def _combine(
     blocks = [end - start for start, end in itertools.pairwise([0, *ends])]
     expected = [number for column in zip(*routes.received, strict=True) for number in column]
     same = "the results of a dispatch with the same expert_ids and x_active_mask on every rank"
-    check(blocks == expected, name, f"ep_send_counts do not fit the tokens that the ranks expect; pass {same}")
+    check(blocks == expected, name, f"ep_send_counts do not match the tokens that the ranks expect; pass {same}")
     total = sum(expected)
-    check(total <= expand_x.size(0), name, f"expand_x has {expand_x.size(0)} rows, but {total} go back")
+    check(total <= expand_x.size(0), name, f"expand_x has {expand_x.size(0)} rows, but {total} rows must be sent back")
     rows = select_rows(expand_x[:total], blocks_in_order(routes.received, False))
     sent, received = routes.lines()
     back = Exchange.apply(rows, group, received, sent)
@@ -292,7 +296,7 @@ def npu_moe_distribute_combine(
     moe_expert_num,
     **options,
 ):
-    """[tokens, h]: for each token of this rank the sum of its experts' rows of expand_x times expert_scales, plus
+    """[tokens, h]: for each token of this rank, the sum of its experts' rows of expand_x times expert_scales, plus
     shared_expert_x. expand_idx and ep_send_counts are results of npu_moe_distribute_dispatch."""
     name = "npu_moe_distribute_combine"
     common = (group_ep, ep_world_size, ep_rank_id, moe_expert_num)
@@ -358,7 +362,11 @@ def npu_moe_distribute_combine_add_rms_norm(
     name = "npu_moe_distribute_combine_add_rms_norm"
     common = (group_ep, ep_world_size, ep_rank_id, moe_expert_num)
     x = _combine(name, expand_x, expert_ids, ep_send_counts, expert_scales, *common, **options)
-    check(x.numel() == residual_x.numel(), name, f"residual_x has {x.numel()} elements, not the shape {list(residual_x.shape)}")
+    check(
+        x.numel() == residual_x.numel(),
+        name,
+        f"residual_x must have {x.numel()} elements, not the shape {list(residual_x.shape)}",
+    )
     return npu_add_rms_norm(x.view_as(residual_x), residual_x, gamma, norm_eps)
 
 
@@ -382,13 +390,13 @@ _later(
     "expert_rank_table, str group, int world_size, int[] ffn_token_info_table_shape, int[] ffn_token_data_shape, int[] "
     "attn_token_info_table_shape, int moe_expert_num, *, Tensor? scales=None, Tensor? active_mask=None, int "
     "quant_mode=0, int sync_flag=0, int ffn_start_rank_id=0) -> ()",
-    "Tokens, sent from devices of attention to those of experts.",
+    "Sends tokens from the devices of the attention to the devices of the experts.",
 )
 _later(
     "npu_ffn_to_attention(Tensor x, Tensor session_ids, Tensor micro_batch_ids, Tensor token_ids, Tensor expert_offsets, "
     "Tensor actual_token_num, str group, int world_size, int[] token_info_table_shape, int[] token_data_shape, *, "
     "Tensor? attn_rank_table=None) -> ()",
-    "Tokens, sent from devices of experts to those of attention.",
+    "Sends tokens from the devices of the experts to the devices of the attention.",
 )
 _COMMON = "str group_ep, int ep_world_size, int ep_rank_id, int moe_expert_num, *, "
 _SHARED = "int expert_shard_type=0, int shared_expert_num=1, int shared_expert_rank_num=0, "
