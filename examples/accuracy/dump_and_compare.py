@@ -2,11 +2,11 @@
 
     python examples/accuracy/dump_and_compare.py [--device npu] [--out accuracy_result]
 
-In a program of yours, write the two `with` blocks around forward and backward pass of one step, and run
+In your program, put the two `with` blocks around the forward and the backward pass of one step, and run
 
     msaccucmp compare -m mine.h5 -g golden.h5 -out accuracy_result
 
-The exit status is that of msaccucmp: 0 if the runs agree, 1 if an operator differs. The page result_*.html shows where.
+The exit status is that of msaccucmp: 0 if the runs agree, 1 if an operator differs. The page result_*.html shows the operator.
 """
 
 import argparse

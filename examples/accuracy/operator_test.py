@@ -1,10 +1,9 @@
-"""Templates for tests of one operator and of one module: npu against the CPU, from equal inputs and weights.
+"""Templates for tests of one operator and of one module. They compare npu with the CPU, with equal inputs and weights.
 
     python examples/accuracy/operator_test.py
 
-Put your operator in operator() or your module in make_module(), and your shapes and dtypes in the inputs. For an operator that a
-dump names wrong, load the inputs from the dump instead: random inputs may not show the error.
-"""
+Put your operator into operator() or your module into make_module(), and your shapes and dtypes into the inputs. If a dump shows
+that the operator is wrong, load the inputs from the dump: random inputs may not show the error."""
 
 import copy
 
@@ -35,7 +34,7 @@ class TestOperator(TestCase):
 class TestModule(TestCase):
     def test_forward_and_backward(self):
         on_cpu = make_module()
-        on_npu = copy.deepcopy(on_cpu).npu()  # equal weights; Module.npu() moves the module itself
+        on_npu = copy.deepcopy(on_cpu).npu()  # a copy with equal weights, because Module.npu() moves the module itself
         gradients = []
         on_npu.weight.register_hook(lambda gradient: gradients.append(gradient.cpu()))
         x = torch.randn(4, 16, 64, 64)
@@ -43,7 +42,7 @@ class TestModule(TestCase):
         result_cpu.sum().backward()
         result_npu.sum().backward()
         self.assertEqual(result_cpu, result_npu.cpu(), prec=1e-4)
-        self.assertEqual(on_cpu.weight.grad, gradients[0], prec=1e-3)  # sums of more products
+        self.assertEqual(on_cpu.weight.grad, gradients[0], prec=1e-3)  # larger sums round more
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Compares a network on npu with the same network on the CPU: outputs, each module in both directions, gradients, BatchNorm.
+"""Compares a network on npu with the same network on the CPU: outputs, modules in the forward and backward pass, gradients,
+BatchNorm.
 
     python examples/accuracy/whole_network.py [--device npu]
 
-The exit status is 1 if the mean absolute difference of the outputs is above 1e-4, or a module or a gradient is far off. The first
-module that the page names is where to look.
-"""
+The exit status is 1 if the mean absolute difference of the outputs is above 1e-4, or if a module or a gradient differs by more.
+Look first at the first module that the program names."""
 
 import argparse
 import copy
@@ -24,7 +24,7 @@ def make_network():
 
 
 def watch(network, notes):
-    """Notes the outputs of each module, and the gradients that they get."""
+    """Records the outputs of each module, and the gradients of these outputs."""
     for name, module in network.named_modules():
         label = name or "(the network)"
 
@@ -39,7 +39,7 @@ def watch(network, notes):
 
 
 def difference(one, other):
-    """The mean absolute difference; for values above 1 a share of them."""
+    """The mean absolute difference. For values above 1 it is relative to them."""
     one, other = one.double(), other.double()
     return ((one - other).abs().mean() / max(1.0, one.abs().mean().item())).item()
 
@@ -58,7 +58,7 @@ def main():
     device = parser.parse_args().device
     torch.manual_seed(0)
     on_cpu = make_network()
-    on_npu = copy.deepcopy(on_cpu).to(device)  # before .npu(): it moves a module in place
+    on_npu = copy.deepcopy(on_cpu).to(device)  # before .npu(), which moves a module in place
     x, target = torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,))
     golden, golden_notes = run(on_cpu, x, target)
     output, notes = run(on_npu, x.to(device), target.to(device))

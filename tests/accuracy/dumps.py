@@ -1,4 +1,4 @@
-"""Makes dump files by the published layouts, without the capturing half."""
+"""Helpers: dump files in the published layouts, written without a capture, and a writer that keeps the records of a capture."""
 
 from __future__ import annotations
 
@@ -11,8 +11,27 @@ import numpy as np
 CODES = {"float32": 1, "float16": 10, "int64": 7, "int32": 6, "bool": 9, "float64": 11}
 
 
+class Records:
+    """A writer for torch_npu.capture.Capture that keeps the records in a list."""
+
+    def __init__(self):
+        self.all = []
+
+    def write(self, record):
+        self.all.append(record)
+
+    def close(self):
+        pass
+
+    def names(self, backward=False):
+        return [record.name for record in self.all if record.backward == backward]
+
+    def of(self, name):
+        return [record for record in self.all if record.name == name]
+
+
 def write_h5(path: Path, ops, modules=None) -> Path:
-    """`ops`: (name, number, {argument: array}, {result: array})."""
+    """Writes an HDF5 dump. `ops` are tuples (name, number, {argument: array}, {result: array})."""
     with h5py.File(path, "w") as file:
         if modules:
             file.attrs["Places"] = json.dumps({number: [module, "train.py:1 in step"] for number, module in modules.items()})
@@ -36,7 +55,7 @@ def write_h5(path: Path, ops, modules=None) -> Path:
 def network(
     seed: int = 0, wrong: int | None = None, layers: int = 6, swap: bool = False, drop: int | None = None, noise: float = 0.0
 ):
-    """A chain of mm and relu with a side branch. `wrong` is the number of the operator with one wrong element."""
+    """Operators of a chain of mm and relu with a side branch. Operator `wrong` has one wrong element."""
     weights = np.random.default_rng(seed)
     drift = np.random.default_rng(seed + 1)
     value = weights.standard_normal((8, 8)).astype(np.float32)

@@ -1,4 +1,5 @@
-"""Comparisons and records that look right and may be wrong: fill values, numbers as inputs, writes in place, odd tensors."""
+"""Cases in which a comparison or a record could be wrong unnoticed: fill values, numbers as inputs, in-place writes, odd
+tensors."""
 
 from __future__ import annotations
 
@@ -18,20 +19,9 @@ from torch_npu.tools.accuracy.runs import open_run
 from torch_npu.tools.accuracy.verdict import judge
 
 pytest.importorskip("h5py")
-from dumps import write_h5
+from dumps import Records, write_h5
 
 functional = torch.nn.functional
-
-
-class Records:
-    def __init__(self):
-        self.all = []
-
-    def write(self, record):
-        self.all.append(record)
-
-    def close(self):
-        pass
 
 
 def record(folder, step, **options):
@@ -62,7 +52,7 @@ def test_cancellation_beside_a_large_value_is_no_error():
     assert judge(golden + np.float32(0.01), golden, "float32", "float32").state == "pass"
 
 
-def test_operators_that_differ_in_a_number_are_paired_by_it(tmp_path):
+def test_operators_are_paired_by_their_number_arguments(tmp_path):
     x = np.arange(1, 5, dtype=np.float32)
     ops = [("mul", number, {"self": x, "other": number + 1}, {"result": x * (number + 1)}) for number in (1, 2, 3)]
     mine, golden = write_h5(tmp_path / "mine.h5", ops), write_h5(tmp_path / "golden.h5", ops[1:])
@@ -71,7 +61,7 @@ def test_operators_that_differ_in_a_number_are_paired_by_it(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["leaky_relu", "dropout", "hardtanh"])
-def test_inplace_by_its_place_is_recorded_with_the_values_of_before(tmp_path, call):
+def test_a_positional_inplace_argument_records_the_old_values(tmp_path, call):
     calls = {"leaky_relu": (0.5, True), "dropout": (1.0, True, True), "hardtanh": (-1.0, 1.0, True)}
     x = torch.tensor([-4.0, 2.0]).npu()
     data = record(tmp_path, lambda: getattr(functional, call)(x, *calls[call]))
@@ -152,7 +142,7 @@ assert [each.inputs["self"].statistics["Max"] for each in found if each.name == 
 """
 
 
-def test_statistics_after_a_collective_are_those_of_its_result():
+def test_statistics_after_a_collective_use_its_result():
     subprocess.run([sys.executable, "-c", COLLECTIVE], check=True, timeout=300)
 
 
@@ -185,7 +175,7 @@ FULL = """
 import resource, torch, torch_npu
 from torch_npu.accuracy import PrecisionDebugger
 from torch_npu.capture import Capture, JsonWriter
-x = torch.randn(1 << 18)  # a file of one tensor fits, one of three does not, nor one of the next tensor
+x = torch.randn(1 << 18)  # the limit allows a file with x, but not a file with three tensors or with y
 y = torch.randn(1 << 19)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1200 << 10, 1200 << 10))
 with Capture(JsonWriter("json"), operators="neg"):

@@ -1,4 +1,4 @@
-"""The programs of examples/accuracy, the published samples of dumps and whole networks, and the guide."""
+"""The programs of examples/accuracy, published samples for whole networks, and docs/accuracy.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GUIDE = (ROOT / "docs/accuracy.md").read_text()
 
 
 def run(name, *words, monkeypatch):
-    """The exit status of a program that runs in this process."""
+    """Runs a program in this process and returns its exit status."""
     monkeypatch.setattr(sys, "argv", [name, *words])
     try:
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")
@@ -92,7 +92,7 @@ def test_dump_and_compare_names_the_wrong_operator(monkeypatch, tmp_path, capsys
     assert "Worst operators" in shown and "▁" in shown
 
 
-def test_hooks_gradients_and_batch_norm_as_the_documents_have_them(capsys):
+def test_hooks_gradients_and_batch_norm_of_the_published_samples(capsys):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).npu()
     for name, module in model.named_modules():
         for kind, register in (("forward", module.register_forward_hook), ("backward", module.register_backward_hook)):

@@ -34,7 +34,7 @@ DTYPES = [
 
 
 class Dump:
-    """A dump into a folder. `files` has what was written, in the order of time, when the block is over."""
+    """A dump into a folder. After the block, `files` has the written files in the order of time."""
 
     def __init__(self, folder: Path, mode: str = "all", **members) -> None:
         self.path = folder / "output"
@@ -63,7 +63,7 @@ def numpy_of(tensor):
 
 
 def converted(folder, dump, out, *more):
-    """The arrays that `msaccucmp convert` makes, by the end of their name."""
+    """The arrays that `msaccucmp convert` makes. The key is the end of the name."""
     assert cli.main(["convert", "-d", str(dump.path), "-out", str(out), "-v", "2", *more]) == 0
     return {re.search(r"(input|output)\.\d+$", path.stem)[0]: np.load(path) for path in out.glob("*.npy")}
 
@@ -78,7 +78,7 @@ def test_arrays_of_convert_equal_the_tensors(tmp_path, dtype):
     wanted = numpy_of(values.t())
     assert "output.0" in arrays and len(dump.files) == 1
     for name, array in arrays.items():
-        if name != "input.0":  # of a copy that is the target before it
+        if name != "input.0":  # the input of the copy: the values of the target before it
             assert array.dtype == wanted.dtype and array.shape == wanted.shape
             np.testing.assert_array_equal(array, wanted)
 
@@ -88,7 +88,7 @@ def test_views_of_every_layout_are_written_in_their_order(tmp_path, layout):
     cpu, npu = pair(layout)
     with Dump(tmp_path, dump_list=["Neg"]) as dump:
         result = -npu
-    if layout == "empty":  # nothing is launched for it
+    if layout == "empty":  # an empty tensor launches nothing
         assert not dump.files
         return
     arrays = converted(tmp_path, dump, tmp_path / "numpy")

@@ -1,4 +1,4 @@
-"""Dumps of two runs, compared by `msaccucmp compare`: an operator that the fault rule `wrong` changes is named first."""
+"""`msaccucmp compare` of two dumps first names the operator that the fault rule `wrong` has changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch_npu.tools.accuracy import cli, dump_data
 
 
 def dumped_steps(folder: Path, rule: str = "") -> list[str]:
-    """Trains two steps. Returns the operators that were dumped, in their order."""
+    """Trains two steps. Returns the dumped operators in their order."""
     config = folder.with_suffix(".json")
     config.write_text(json.dumps({"dump": {"dump_path": str(folder), "dump_mode": "all", "dump_op_switch": "on"}}))
     torch.manual_seed(0)

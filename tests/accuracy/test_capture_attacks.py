@@ -1,4 +1,4 @@
-"""The capture of operators where programs are difficult: threads, streams, freed memory, writes in place, hooks, failures."""
+"""Captures of operators in difficult programs: threads, streams, freed memory, in-place writes, hooks, failures."""
 
 from __future__ import annotations
 
@@ -19,25 +19,7 @@ from torch_npu import _C
 from torch_npu.capture import Capture, JsonWriter
 
 pytest.importorskip("h5py")
-
-
-class Records:
-    """A writer that keeps the records."""
-
-    def __init__(self):
-        self.all = []
-
-    def write(self, record):
-        self.all.append(record)
-
-    def close(self):
-        pass
-
-    def names(self, backward=False):
-        return [record.name for record in self.all if record.backward == backward]
-
-    def of(self, name):
-        return [record for record in self.all if record.name == name]
+from dumps import Records
 
 
 @pytest.fixture
@@ -45,7 +27,7 @@ def records():
     return Records()
 
 
-def test_threads_are_recorded_each_with_its_own_values(records):
+def test_threads_do_not_mix_their_values(records):
     def work(number):
         for _ in range(20):
             torch.mul(torch.full((4,), float(number), device="npu"), 2)
@@ -68,13 +50,13 @@ def test_side_streams_and_tensors_that_are_freed_at_once(records):
         for number in range(30):
             with torch.npu.stream(stream if number % 2 else torch.npu.current_stream()):
                 x = torch.full((1 << 16,), float(number), device="npu")
-                x = (x + 1) * 2  # the sum is freed at once and its memory used again
+                x = (x + 1) * 2  # the sum is freed at once, and its memory is used again
                 del x
         gc.collect()
     assert [record.outputs["result"].data.unique().tolist() for record in records.of("mul")] == [[2.0 * n + 2] for n in range(30)]
 
 
-def test_an_operator_in_place_has_the_values_of_before_and_after(records):
+def test_an_in_place_operator_has_its_old_and_new_values(records):
     x = torch.tensor([1.0, -2.0]).npu()
     with Capture(records):
         x.relu_()
@@ -107,7 +89,7 @@ def test_statistics_follow_writes_without_a_new_tensor(records, device):
         torch.neg(x)
         x[0] = 5
         torch.neg(x)
-        x.data.copy_(torch.tensor([7.0, 8.0]))  # raises no version
+        x.data.copy_(torch.tensor([7.0, 8.0]))  # does not change the version
         torch.neg(x)
     assert [record.inputs["self"].statistics["Max"] for record in records.all] == [2, 2, 5, 8]
     assert records.all[0].inputs["self"].statistics == {"Max": 2, "Min": 1, "Mean": 1.5, "Norm": pytest.approx(5**0.5)}
@@ -145,7 +127,7 @@ def test_checkpoints_and_nested_autograd(records):
         checkpoint(lambda value: value.sin().cos(), x, use_reentrant=False).sum().backward()
         (slope,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
         slope.sum().backward()
-    assert records.names().count("sin") == 1  # the node that needs it calls it once more
+    assert records.names().count("sin") == 1  # the backward node calls it again
     assert {"CosBackward0", "PowBackward0", "AccumulateGrad"} <= set(records.names(backward=True))
     torch.testing.assert_close(records.of("AccumulateGrad")[-1].inputs["grad_0"].data, torch.full((3,), 6.0))
 
@@ -200,7 +182,7 @@ def test_hooks_that_call_operators_are_recorded_too(records):
     assert "AddmmBackward0" in records.names(backward=True)
 
 
-def test_an_operator_that_fails_is_recorded_without_results_and_the_next_ones_as_usual(records):
+def test_a_failed_operator_is_recorded_without_results(records):
     x = torch.ones(2, 3).npu()
     y = x.clone().requires_grad_()
 
@@ -224,7 +206,7 @@ def test_an_operator_that_fails_is_recorded_without_results_and_the_next_ones_as
     assert last.outputs["result"].data.unique().tolist() == [2]
 
 
-def test_modules_and_operators_choose(records):
+def test_modules_and_operators_select_calls(records):
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU(), torch.nn.Linear(2, 2)).npu()
     with Capture(records, model=model, modules=["2"]):
         model(torch.ones(1, 2).npu()).sum().backward()
@@ -274,9 +256,9 @@ def test_a_child_process_neither_records_nor_writes(records, tmp_path):
         child = os.fork()
         if child == 0:  # e.g. a worker of a DataLoader
             try:
-                torch.set_num_threads(1)  # as a DataLoader does: OpenMP's threads are the parent's
+                torch.set_num_threads(1)  # like a DataLoader, because OpenMP's threads exist only in the parent
                 for _ in range(8):
-                    torch.ones(16 << 20) + 1  # more than the queue holds
+                    torch.ones(16 << 20) + 1  # more data than the queue can hold
                 os._exit(0 if not _C._capture_is_active() else 1)
             finally:
                 os._exit(2)
@@ -288,7 +270,7 @@ def test_a_child_process_neither_records_nor_writes(records, tmp_path):
         assert {"add", "mul"} <= set(file) and len(file["add"]) == 1
 
 
-def test_an_empty_capture_and_one_after_another(records):
+def test_an_empty_capture_and_successive_captures(records):
     for _ in range(2):
         with Capture(records):
             pass
@@ -301,7 +283,7 @@ def test_an_empty_capture_and_one_after_another(records):
 
 
 @pytest.mark.parametrize("number", [errno.EMLINK, errno.EPERM])
-def test_equal_tensors_are_files_of_their_own_where_links_are_refused(tmp_path, monkeypatch, number):
+def test_equal_tensors_have_separate_files_without_hard_links(tmp_path, monkeypatch, number):
     def refuse(*_, **__):
         raise OSError(number, os.strerror(number))
 
@@ -320,7 +302,7 @@ def test_equal_tensors_are_files_of_their_own_where_links_are_refused(tmp_path, 
 
 
 def _layouts(x):
-    """The tensor, and views that are dense, permuted, strided and expanded."""
+    """The tensor, and dense, permuted, strided and expanded views of it."""
     return [x, x.t(), x[1:, ::3], x[:, :1].expand(-1, 5), x[0, 0]]
 
 
@@ -332,7 +314,7 @@ def _layouts(x):
 )  # fmt: skip
 def test_statistics_are_those_of_the_values(records, dtype):
     torch.manual_seed(0)
-    wide = torch.randn(70, 1001) * 30  # more than one piece of a thread
+    wide = torch.randn(70, 1001) * 30  # more elements than one piece of work of a thread
     if dtype.is_complex:
         wide = torch.complex(wide, wide.flip(0))
     x = (wide.abs() if dtype == torch.uint16 else wide).to(dtype)

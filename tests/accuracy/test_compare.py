@@ -27,7 +27,7 @@ HEADER = (
 
 
 def run(folder: Path, mine, golden, *more: str):
-    """Exit status, rows and the data of the page."""
+    """Runs compare. Returns the exit status, the rows and the data of the page."""
     write_h5(folder / "mine.h5", mine)
     write_h5(folder / "golden.h5", golden)
     out = folder / "out"
@@ -58,14 +58,14 @@ def test_rounding_agrees(tmp_path):
 def test_the_first_wrong_operator_is_named_wherever_it_is(tmp_path, seed):
     place = random.Random(seed).randint(1, 24)
     mine = network(seed, wrong=place)
-    # what follows a wrong operator is computed from its result, as in a real run
+    # as in a real run, later operators use the wrong result
     status, _, data = run(tmp_path, mine, network(seed))
     assert status == 1
     assert data["first"]["number"] == place and data["first"]["state"] == "error"
 
 
 def with_backward(scale=1.0, wrong=None):
-    """relu, its sum, and the backward nodes. The gradient of the sum is 1 in every run; that of relu needs its saved result."""
+    """relu, its sum, and the backward nodes. The gradient of the sum is always 1. The gradient of relu needs its saved result."""
     x = np.linspace(-1, 1, 16).astype(np.float32) * np.float32(scale)
     y, one = np.maximum(x, 0), np.ones(16, np.float32)
     made = {"relu": y, "square": y * y, "SquareBackward0": 2 * y, "ReluBackward0": 2 * y * (y > 0)}
@@ -78,7 +78,7 @@ def with_backward(scale=1.0, wrong=None):
 @pytest.mark.parametrize(
     ("mine", "first", "state"),
     [
-        ({"scale": 3.0}, "relu", "inherited"),  # other data
+        ({"scale": 3.0}, "relu", "inherited"),  # different data
         ({"wrong": "square"}, "square", "error"),
         ({"wrong": "SquareBackward0"}, "SquareBackward0", "error"),
         ({"wrong": "ReluBackward0"}, "ReluBackward0", "error"),
@@ -90,10 +90,10 @@ def test_a_backward_node_after_a_wrong_forward_operator_is_not_at_fault(tmp_path
     assert ("its inputs differ already; give both runs the same seed" in capsys.readouterr().out) == (state == "inherited")
 
 
-def test_a_random_operator_hides_no_wrong_one(tmp_path, capsys):
+def test_a_random_operator_hides_no_wrong_operator(tmp_path, capsys):
     x, mask = np.linspace(1, 2, 16).astype(np.float32), np.arange(16) % 2
     drop = [("dropout", 1, {"input": x}, {"result": (x * keep).astype(np.float32)}) for keep in (mask, 1 - mask)]
-    # As in a replay, neg has the inputs of the golden run.
+    # neg gets the inputs of the golden run, as in a replay.
     neg = [("neg", 2, {"self": x}, {"result": result}) for result in (-x, -x + 1)]
     status, rows, data = run(tmp_path, [drop[0], neg[0]], [drop[1], neg[0]])
     assert status == 0 and data["agrees"] and data["counts"]["warning"] == 1
@@ -164,7 +164,7 @@ def test_an_index_may_follow_from_rounding_of_the_inputs(tmp_path):
         assert status == 1 and data["first"]["name"] == "sort"
 
 
-def test_numbers_are_those_of_the_formulas(tmp_path):
+def test_numbers_follow_the_formulas(tmp_path):
     golden, mine = np.array([1.0, 2.0, 0.0, 4.0]), np.array([1.0, 2.5, 1.0, 4.0])
     _, rows, _ = run(tmp_path, [("a", 1, {}, {"r": mine})], [("a", 1, {}, {"r": golden})])
     row = rows[0]
@@ -246,13 +246,13 @@ def test_a_bad_file_is_one_sentence_with_its_name(tmp_path, capsys, damage):
     assert status > 1 and str(tmp_path / "bad.h5") in told and len(told.splitlines()) == 1
 
 
-def test_a_run_of_another_model_is_said(tmp_path, capsys):
+def test_a_run_of_another_model_is_reported(tmp_path, capsys):
     x = np.ones(3, np.float32)
     status, _, _ = run(tmp_path, [("a", 1, {}, {"r": x})], [("b", 1, {}, {"r": x})])
     assert status == 1 and "same model" in capsys.readouterr().out
 
 
-def test_a_run_with_few_operators_of_the_other_is_said(tmp_path, capsys):
+def test_a_run_with_few_common_operators_is_reported(tmp_path, capsys):
     x = np.ones(3, np.float32)
     shared = ("a", 1, {"x": x}, {"r": x})
     golden = [shared, *((f"op{i}", i, {"x": x * i}, {"r": x}) for i in range(2, 5))]

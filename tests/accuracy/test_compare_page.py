@@ -11,7 +11,7 @@ from torch_npu.tools.report import read_data
 from tests.accuracy.dumps import network, write_h5
 from tests.browser import filter_rows, open_page, sort_rows, texts
 
-# 24 operators: layer.0 to layer.5 have four each, of which the mm belong to .linear.
+# 24 operators: four for each of layer.0 to layer.5. The operators mm belong to the module .linear of a layer.
 MODULES = {number + 1: f"layer.{number // 4}" + (".linear" if number % 4 < 2 else "") for number in range(24)}
 WRONG = 14  # in layer.3.linear
 
@@ -26,7 +26,7 @@ def made_page(folder, wrong=None):
 
 
 def summaries(text):
-    """(is open, module, counts) of each node of the tree that has children."""
+    """(is open, module, counts) for each node of the tree with children."""
     return re.findall(r"<details( open)?><summary><span class=\"\w+\">([^<]*)</span> ([^<]*)</summary>", text)
 
 

@@ -1,4 +1,4 @@
-"""PrecisionDebugger: the files of msprobe, tasks, levels, choices, gradients, and what it refuses."""
+"""PrecisionDebugger: the files of msprobe, tasks, levels, choices, gradients, and errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_statistics_of_functions(tmp_path, device):
     assert not (tmp_path / "step0/rank0/dump_tensor_data").exists()
 
 
-def test_gradients_are_those_of_the_call(tmp_path):
+def test_gradients_belong_to_the_call(tmp_path):
     model, _ = train(PrecisionDebugger(task="tensor", dump_path=tmp_path))
     folder = tmp_path / "step0/rank0"
     entry = load(folder)["data"]["Functional.linear.1.backward"]
@@ -157,9 +157,9 @@ def test_a_nan_only_tensor_and_an_empty_one(tmp_path):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("{", "no JSON file"),
+        ("{", "not a JSON file"),
         ("[]", "JSON object"),
-        ('{"task": "acc_check"}', "offered are"),
+        ('{"task": "acc_check"}', "allowed are"),
         ('{"task": "tensor", "tensor": {"lst": []}}', "lst"),
         ('{"level": "L2"}', "L2"),
         ('{"step": ["a"]}', "step"),

@@ -27,7 +27,7 @@ def write(folder: Path, name: str, inputs, outputs) -> Path:
 
 @pytest.mark.parametrize("name", [*NAMES, "complex64", "complex128"])
 @pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
-def test_every_type_comes_back(tmp_path, name, shape):
+def test_every_type_is_read_as_it_was_written(tmp_path, name, shape):
     values = (np.arange(np.prod(shape, dtype=int)).reshape(shape) - 1).astype(name)
     dump_data.write(tmp_path / "x", OpDump("op", [Block.of(values)], [], [(1, b"abc")], [(0, b"z")], {"k": "v"}))
     found = dump_data.read(tmp_path / "x")
@@ -43,7 +43,7 @@ def test_bfloat16_rounds_as_torch_does(tmp_path):
     torch.testing.assert_close(found, values.bfloat16().float(), rtol=0, atol=0, equal_nan=True)
 
 
-def test_the_layout_is_that_of_the_published_readers(tmp_path):
+def test_the_layout_matches_the_published_readers(tmp_path):
     x, y = np.arange(3, dtype=np.float32), np.arange(2, dtype=np.int64)
     data = dump_data.encode(OpDump("op", [Block.of(x)], [Block.of(y)]))
     length = int.from_bytes(data[:8], "little")
@@ -73,7 +73,7 @@ def test_convert_writes_arrays_of_a_file_and_of_a_folder(tmp_path, capsys):
     assert cli.main(["convert", "-d", str(path), "-out", str(tmp_path / "c"), "-o", "3"]) == 6
 
 
-def test_convert_reads_files_of_version_1_and_says_when_the_version_is_another(tmp_path, capsys):
+def test_convert_reads_version_1_and_names_the_version_to_try(tmp_path, capsys):
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     whole = DumpData(version="1.0", op_name="pool1")
     block = whole.output.add(data_type=1, data=x.tobytes(), size=x.nbytes)

@@ -1,4 +1,4 @@
-"""torch.utils.dumper: files, replays, overflows, and what happens where it cannot write."""
+"""torch.utils.dumper: files, replays, overflows, and files that cannot be written."""
 
 import csv
 import json
@@ -89,7 +89,7 @@ def test_a_replay_takes_the_inputs_of_the_file(golden, mine, spelling, tmp_path)
     with torch.utils.dumper(use_dump=True, dump_path=first):
         step(network(golden), golden)
     with torch.utils.dumper(load_file_path=first, dump_path=second, **spelling):
-        step(network(mine), mine, scale=100.0)  # other data: the inputs come from the file
+        step(network(mine), mine, scale=100.0)  # different data, because the inputs come from the file
     with h5py.File(first) as one, h5py.File(second) as two:
         compared = 0
         for name in set(one) & set(two):
@@ -125,7 +125,7 @@ def test_dtypes_keep_their_codes_and_equal_tensors_are_stored_once(tmp_path):
 
 
 @pytest.mark.parametrize("device", ["cpu", "npu"])
-def test_tensors_with_other_strides_come_back(device, tmp_path):
+def test_tensors_with_other_strides_are_replayed(device, tmp_path):
     x = torch.arange(6.0).view(2, 3).to(device)
     given = [x.t(), x[0].expand(4, 3), x[:, ::2], torch.arange(12.0, device=device).as_strided((3, 3), (2, 1)), x[:0], x[0, 0]]
     with torch.utils.dumper(use_dump=True, dump_path=tmp_path / "x.h5", operators="neg"):
@@ -195,7 +195,7 @@ def test_a_replay_says_which_calls_are_not_in_the_file(tmp_path, capfd):
     assert "no call is in" in capfd.readouterr().err
 
 
-def test_where_it_cannot_dump_it_says_so_and_the_program_goes_on(tmp_path, capfd):
+def test_a_dump_that_cannot_start_prints_a_sentence(tmp_path, capfd):
     full = tmp_path / "full.h5"
     full.symlink_to("/dev/full")
     (tmp_path / "cut.h5").write_bytes(b"\\x89HDF\\r\\n\\x1a\\n" + bytes(40))

@@ -1,4 +1,4 @@
-"""Programs of others read our dumps: h5copy, and msaccucmp and compare of msprobe (mindstudio-probe on the Python index)."""
+"""Other programs read our dumps: h5copy, and msaccucmp and compare of msprobe (mindstudio-probe on PyPI)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""python -m torch_npu.accuracy: wrong operators, stand-alone programs, first non-finite result, exit states."""
+"""python -m torch_npu.accuracy: wrong operators, stand-alone programs, first non-finite result, exit statuses."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_bounds():
     x = torch.linspace(1, 2, 50)
     assert beyond_bound(x * (1 + 1e-7), x, x.double()) == ""
     assert "units" in beyond_bound(x * (1 + 1e-4), x, x.double())
-    assert beyond_bound(x * (1 + 1e-4), x * (1 - 1e-4), x.double()) == ""  # the CPU is as inexact
+    assert beyond_bound(x * (1 + 1e-4), x * (1 - 1e-4), x.double()) == ""  # the CPU has the same error
     assert "must be equal" in beyond_bound(torch.tensor([1]), torch.tensor([2]), None)
     assert "npu gives" in beyond_bound(torch.ones(2), torch.ones(3), None)
     nan = torch.full((2,), float("nan"))

@@ -1,4 +1,4 @@
-"""A wrong operator anywhere in a training step is named first: by msaccucmp from two dumps, and by the command."""
+"""msaccucmp with two dumps, and python -m torch_npu.accuracy, name the wrong operator of a training step first."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_wrong_operator_is_named_first(function, number, golden, tmp_path, c
     calls, culprits, model = [], [], network()
 
     def before(name, backward, values):
-        """Notes the call after which the fault was there."""
+        """Records the call that contained the fault."""
         if not culprits and injected():
             culprits.append((calls[-1], len(calls)))
         calls.append(name)

@@ -1,4 +1,4 @@
-"""The command `python -m torch_npu.accuracy script.py`: which operators of a program give wrong numbers on npu."""
+"""The command `python -m torch_npu.accuracy script.py`: finds operators of a program that give wrong numbers on npu."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ._nonfinite import NonFinite
 from ._places import Places
 from ._shadow import Finding, Shadows
 
-_STATUS = "exit status: 0 no operator is wrong, 1 one is, 2 wrong arguments, 3 the program failed"
+_STATUS = "exit status: 0 no operator is wrong, 1 an operator is wrong, 2 wrong arguments, 3 the program failed"
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m torch_npu.accuracy",
-        description="Runs a program for npu unchanged. Sampled calls of operators are repeated on the CPU in float64. Operators "
-        "whose error is beyond their bound are reported, and a program that repeats the error is written for each.",
+        description="Runs an unchanged program on npu and repeats some calls of each operator on the CPU in float64. Reports "
+        "each operator whose error exceeds its bound, and writes a program that repeats the error.",
         epilog=_STATUS,
     )
     made.add_argument("script", type=Path)
@@ -33,9 +33,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--first", type=_count, default=3, metavar="N", help="compare the first N calls of an operator (default 3)")
     made.add_argument("--every", type=_count, default=100, metavar="N", help="and then every N-th call (default 100)")
     made.add_argument(
-        "--max-steps", type=_count, default=0, metavar="N", help="steps of optimizers, then end (default: no limit)"
+        "--max-steps", type=_count, default=0, metavar="N", help="end after N steps of optimizers (default: no limit)"
     )
-    made.add_argument("--time-limit", type=_count, default=0, metavar="S", help="seconds, then end (default: no limit)")
+    made.add_argument("--time-limit", type=_count, default=0, metavar="S", help="end after S seconds (default: no limit)")
     made.add_argument("--no-overflow", action="store_true", help="do not look for the first result that is not finite")
     made.add_argument("--out", type=Path, default=Path("npu_accuracy"), metavar="FOLDER", help="default npu_accuracy")
     return made
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError:
         commands.error("the package numpy is needed: pip install 'torch_npu[accuracy]'")
     if not options.script.is_file():
-        commands.error(f"{options.script} is no file; give the script that starts the program")
+        commands.error(f"{options.script} is not a file; give the script that starts the program")
     try:
         options.out.mkdir(parents=True, exist_ok=True)
         names, every = _watch.matching(options.operators), _watch.matching(".*")

@@ -12,7 +12,7 @@ TASKS = ("statistics", "tensor", "overflow_check")
 LEVELS = ("L0", "L1", "mix")
 _MODES = ("all", "forward", "backward", "input", "output")
 _SUMMARIES = ("statistics", "md5")
-# Keys of msprobe that change nothing here. Any other unknown key is an error, so that a misspelt one is noticed.
+# Keys of msprobe that have no effect here. Any other unknown key is an error, so that a misspelt key is noticed.
 _IGNORED = {"async_dump", "extra_info", "seed", "is_deterministic", "enable_dataloader", "precision", "file_format", "check_mode"}
 _KNOWN = {"task", "dump_path", "rank", "step", "level"}
 _OF_TASK = {"scope", "list", "data_mode", "summary_mode", "overflow_nums"}
@@ -40,7 +40,8 @@ def _other(mode: str) -> str:
 
 
 def read(path: str | os.PathLike[str] | None, given: dict[str, Any]) -> Config:
-    """`given` are arguments of PrecisionDebugger; they win over the file. ValueError names the key, OSError the file."""
+    """The configuration from a file and from `given`, the arguments of PrecisionDebugger, which take precedence. ValueError names
+    the key, OSError names the file."""
     content: dict[str, Any] = {}
     where = "PrecisionDebugger"
     if path is not None:
@@ -50,14 +51,14 @@ def read(path: str | os.PathLike[str] | None, given: dict[str, Any]) -> Config:
         except OSError as error:
             raise OSError(error.errno, f"the configuration {path} cannot be read: {error.strerror}") from None
         except ValueError as error:
-            raise ValueError(f"{path} is no JSON file: {error}") from None
+            raise ValueError(f"{path} is not a JSON file: {error}") from None
         if not isinstance(content, dict):
             raise ValueError(f"{path} must hold a JSON object with task and dump_path, but holds {type(content).__name__}")
     values = {key: content[key] for key in _KNOWN if content.get(key) is not None}
     values.update({key: value for key, value in given.items() if value is not None})
     task = values.get("task", "statistics")
     if task not in TASKS:
-        raise ValueError(f"{where}: the task is {task!r}; offered are {', '.join(TASKS)}")
+        raise ValueError(f"{where}: the task is {task!r}; allowed are {', '.join(TASKS)}")
     of_task = content.get(task, {})
     if not isinstance(of_task, dict):
         raise ValueError(f"{where}: the key {task!r} must be an object, but is {of_task!r}")
@@ -79,13 +80,13 @@ def _checked(where: str, values: dict[str, Any]) -> Config:
     values["names"] = values.pop("list", [])
     values["data_mode"] = values.get("data_mode") or ["all"]
     if bad := set(values["data_mode"]) - set(_MODES):
-        raise ValueError(f"{where}: data_mode has {', '.join(sorted(bad))}; offered are {', '.join(_MODES)}")
+        raise ValueError(f"{where}: data_mode has {', '.join(sorted(bad))}; allowed are {', '.join(_MODES)}")
     if len(values.get("scope", [])) not in (0, 2):
         raise ValueError(f"{where}: scope must be the names of the first and the last call, but is {values['scope']!r}")
     if values.get("level", "L1") not in LEVELS:
-        raise ValueError(f"{where}: the level is {values['level']!r}; offered are {', '.join(LEVELS)}")
+        raise ValueError(f"{where}: the level is {values['level']!r}; allowed are {', '.join(LEVELS)}")
     if values.get("summary_mode", "statistics") not in _SUMMARIES:
-        raise ValueError(f"{where}: summary_mode is {values['summary_mode']!r}; offered are {', '.join(_SUMMARIES)}")
+        raise ValueError(f"{where}: summary_mode is {values['summary_mode']!r}; allowed are {', '.join(_SUMMARIES)}")
     if not isinstance(values.get("overflow_nums", 1), int):
         raise ValueError(f"{where}: overflow_nums must be a number, but is {values['overflow_nums']!r}")
     values["dump_path"] = Path(values.get("dump_path") or ".")
@@ -93,7 +94,7 @@ def _checked(where: str, values: dict[str, Any]) -> Config:
 
 
 def _numbers(where: str, key: str, given: Any) -> list[int]:
-    """Numbers and ranges: [0, 3, "5-7"]."""
+    """Reads a list of numbers and ranges, such as [0, 3, "5-7"]."""
     found: list[int] = []
     for item in given if isinstance(given, list) else [given]:
         if isinstance(item, int) and not isinstance(item, bool) and item >= 0:

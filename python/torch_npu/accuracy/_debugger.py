@@ -7,7 +7,8 @@
         debugger.stop()
         debugger.step()
 
-Level L1 records calls of torch functions, L0 calls of modules, mix both. The folder is <dump_path>/step<n>/rank<n>.
+Level L1 records calls of torch functions, L0 records calls of modules, and mix records both. The files are in
+<dump_path>/step<n>/rank<n>.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def seed_all(seed: int = 1234, mode: bool = False) -> None:
 
 
 class PrecisionDebugger:
-    """A new one replaces the previous one of the process. start(), stop() and step() also work on the class."""
+    """A process has one PrecisionDebugger: a new object replaces the older one. start(), stop() and step() may also be called on
+    the class."""
 
     _instance: PrecisionDebugger | None = None
 
@@ -70,12 +72,12 @@ class PrecisionDebugger:
     @classmethod
     def _made(cls) -> PrecisionDebugger:
         if PrecisionDebugger._instance is None:
-            raise RuntimeError("there is no PrecisionDebugger; make one before start(), stop() and step()")
+            raise RuntimeError("this process has no PrecisionDebugger; make one before you call start(), stop() or step()")
         return PrecisionDebugger._instance
 
     @classmethod
     def start(cls, model: torch.nn.Module | None = None, token_range: Any = None, rank_id: int | None = None) -> None:
-        """Records until stop(). A second start() in a step goes on with its files."""
+        """Records until stop(). A second start() in the same step adds to the files of the step."""
         self = cls._made()
         rank = _rank() if rank_id is None else rank_id
         if (self._config.step and self._step not in self._config.step) or (self._config.rank and rank not in self._config.rank):
@@ -94,7 +96,7 @@ class PrecisionDebugger:
 
     @classmethod
     def step(cls) -> None:
-        """Ends a step: the next start() writes to the folder of the next one."""
+        """Ends a step. The next start() writes to the folder of the next step."""
         self = cls._made()
         cls.stop()
         self._recorder = None
@@ -102,7 +104,7 @@ class PrecisionDebugger:
 
 
 def _stop_at_exit(process: int) -> None:
-    """After exit() between start() and stop(). Not in the child of a fork."""
+    """Writes the files if the program exits between start() and stop(). Does nothing in the child of a fork."""
     if os.getpid() == process:
         PrecisionDebugger.stop()
 
@@ -113,7 +115,7 @@ def _rank() -> int:
 
 
 class _Functions(TorchFunctionMode):
-    """Calls made by a called function are not seen: the mode is off inside of it."""
+    """Sees the calls of the program only. While a called function runs, torch switches the mode off."""
 
     def __init__(self, recorder: _Recorder) -> None:
         super().__init__()
@@ -155,7 +157,8 @@ class _Recorder:
             return
         self.active = False
         self._modules.close()
-        if torch.overrides._get_current_function_mode() is self._mode:  # else a mode was entered later; ours is idle below it
+        # If the program has entered another mode since, ours stays below it and does nothing.
+        if torch.overrides._get_current_function_mode() is self._mode:
             self._mode.__exit__(None, None, None)
             self._installed = False
         if self._skipped:
@@ -181,7 +184,7 @@ class _Recorder:
             self._module_inputs[name] = self._output.snapshot(inputs), self._edges(inputs), self._modules.call
 
     def _is_in_graph(self) -> bool:
-        """The work of a captured stream is recorded and does not run, so there is nothing to read."""
+        """Whether the current stream is captured. Captured work does not run now, so its tensors have no values to read."""
         captured = torch.npu.is_current_stream_capturing()
         self._skipped += captured
         return captured
@@ -244,7 +247,7 @@ class _Recorder:
         return True
 
 
-# They write running statistics, embeddings that are too long, or noise.
+# Functions that write an argument: running statistics, embeddings that are too long, or noise.
 _WRITERS = {"__setitem__", "batch_norm", "embedding", "embedding_bag", "instance_norm", "rrelu_with_noise"}
 
 
@@ -261,16 +264,16 @@ def _writes(base: str, function: Any, args: Any, kwargs: dict[str, Any]) -> bool
 
 @functools.cache
 def _place_of_inplace(function: Any) -> int | None:
-    """Modules give `inplace` by its place."""
+    """The position of the parameter `inplace`. Modules pass it as a positional argument."""
     try:
         names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
-        return None  # a builtin; those of torch write only by their names and `out`
+        return None  # a builtin of torch; its name or `out` shows whether it writes
     return names.index("inplace") if "inplace" in names else None
 
 
 def _stack() -> list[str]:
-    """The lines of the program, innermost first, without those of torch."""
+    """The stack of the program, innermost line first, without lines of torch and torch_npu."""
     tools = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     frames = traceback.extract_stack(limit=40)
     kept = [frame for frame in reversed(frames) if not frame.filename.startswith((*tools, "<frozen"))]

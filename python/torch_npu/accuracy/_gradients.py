@@ -1,10 +1,10 @@
-"""Gradients of a call without changing its graph.
+"""Reports the gradients of a call without changing its graph.
 
-    edges = edges_of(inputs)            # before the call, because a call in place gives its input another edge
+    edges = edges_of(inputs)            # before the call, because an in-place call gives its input another edge
     watch_gradients(edges, outputs, lambda side, place, gradient: ...)      # side is "input" or "output" of the backward call
 
-`input` are gradients of the outputs of the call, `output` those of its inputs, as the backward call sees them. An input that is
-used elsewhere too gets only the part of this call.
+The inputs of the backward call are the gradients of the outputs of the call. Its outputs are the gradients of the inputs of the
+call. If other calls use an input too, only the part of this call is reported.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch.autograd.graph import get_gradient_edge
 
 Note = Callable[[str, int, torch.Tensor], None]
 Edges = dict[tuple[Any, int], list[int]]
-_MOST_NODES = 2000  # of one call; a larger graph reports no gradients of its inputs
+_MOST_NODES = 2000  # nodes of one call; with more nodes, gradients of its inputs are not reported
 
 
 def edges_of(inputs: Sequence[torch.Tensor]) -> Edges:
-    """The places of the inputs by the node and the number of its output that made them."""
+    """The positions of the inputs. The key is the node that made an input, with the number of the node's output."""
     wanted: Edges = {}
     for place, each in enumerate(inputs):
         if each.requires_grad:
@@ -31,7 +31,7 @@ def edges_of(inputs: Sequence[torch.Tensor]) -> Edges:
 
 
 def watch_gradients(wanted: Edges, outputs: Sequence[torch.Tensor], note: Note) -> bool:
-    """Whether there is a backward call."""
+    """Calls `note` for each gradient of the call. Returns whether the call has a backward call."""
     differentiable = [(place, each) for place, each in enumerate(outputs) if each.requires_grad and each.grad_fn is not None]
     if not differentiable:
         return False

@@ -1,4 +1,4 @@
-"""Which module runs: names by the hooks that torch calls for every module."""
+"""The module that runs now. Hooks that torch calls for every module keep track of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 
 class Modules:
-    """Follows calls of modules between open() and close(). Names begin at `model`, or at the outermost called module."""
+    """Follows calls of modules between open() and close(). Names are relative to `model`, or to the outermost called module."""
 
     def __init__(self, model: torch.nn.Module | None = None) -> None:
         self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
@@ -43,7 +43,7 @@ class Modules:
 
     @property
     def call(self) -> str | None:
-        """`Module.layer.0.Linear.forward.2`: the call that runs in this thread."""
+        """The call of a module that runs in this thread, such as `Module.layer.0.Linear.forward.2`."""
         stack = self._stack()
         return stack[-1][1] if stack else None
 
@@ -69,7 +69,7 @@ class Modules:
     def _leave(self, module: torch.nn.Module, inputs: Any, outputs: Any) -> None:
         stack = self._stack()
         if not any(each is module for each, _ in stack):
-            return  # it was entered before open()
+            return  # the module was entered before open()
         while True:
             each, name = stack.pop()
             if each is module:

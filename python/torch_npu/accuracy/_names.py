@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-# They move or name tensors, or ask about them, and compute nothing.
+# Functions that compute nothing: they move, name or query tensors.
 _LEFT_OUT = {
     "__get__", "__set__", "__delete__", "__deepcopy__", "__repr__", "__format__", "__reduce_ex__", "__len__", "__hash__",
     "backward", "cpu", "cuda", "detach", "detach_", "device", "has_names", "item", "is_pinned", "npu", "numpy", "pin_memory",
@@ -18,7 +18,7 @@ _LEFT_OUT = {
 
 @functools.cache
 def name_of(function: Callable[..., Any]) -> str | None:
-    """None for what is not recorded."""
+    """The name of a function; None if its calls are not recorded."""
     base = getattr(function, "__name__", "")
     if not base or base in _LEFT_OUT:
         return None

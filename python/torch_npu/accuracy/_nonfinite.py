@@ -1,4 +1,4 @@
-"""The first operator whose results are not finite although its inputs are."""
+"""Finds the first operator whose results are not finite although its inputs are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def is_finite(values: Any) -> bool:
 
 
 class NonFinite:
-    """An observer (npu/_watch.py). It looks until it found one. Operators with an infinite number as argument are left out."""
+    """An observer (npu/_watch.py). It stops at the first finding. It skips operators that get an infinite number as an
+    argument."""
 
     def __init__(self, places: Places) -> None:
         self._places = places

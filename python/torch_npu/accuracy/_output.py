@@ -1,4 +1,4 @@
-"""dump.json, stack.json, construct.json and dump_tensor_data/*.pt of one step and rank, in the layout of msprobe."""
+"""Writes dump.json, stack.json, construct.json and dump_tensor_data/*.pt of one step and rank, in the layout of msprobe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _finite(values: Any) -> bool:
 
 
 def is_finite(tensor: torch.Tensor) -> bool:
-    """True also for what has no values to read."""
+    """Whether all values are finite. True also for a tensor without readable values."""
     tensor = _unwrapped(tensor)
     if not (tensor.is_floating_point() or tensor.is_complex()) or why_unreadable(tensor) or not tensor.numel():
         return True
@@ -44,7 +44,7 @@ def is_finite(tensor: torch.Tensor) -> bool:
 
 
 def why_unreadable(tensor: torch.Tensor) -> str:
-    """Why the values of the tensor cannot be read; empty if they can."""
+    """The reason why the values of the tensor cannot be read; "" if they can."""
     keys = torch._C._dispatch_keys(tensor)
     if any(keys.has(key) for key in _WRAPPED):
         return "it is a subclass of torch.Tensor or belongs to a transform"
@@ -58,7 +58,7 @@ def why_unreadable(tensor: torch.Tensor) -> str:
 
 
 class Output:
-    """Statistics stay on the device until write(), so that recording does not wait for it."""
+    """The files of one step. Statistics stay on the device until write(), so that recording does not wait for the device."""
 
     def __init__(self, folder: Path, config: Config) -> None:
         self._folder, self._config = folder, config
@@ -139,7 +139,7 @@ class Output:
         return told
 
     def _save(self, path: Path, value: torch.Tensor) -> bool:
-        """Whether the file is whole. The first failure ends the writing of tensors."""
+        """Writes a tensor and returns whether that succeeded. After the first failure no more tensors are written."""
         if self._failed:
             return False
         host = value.cpu().contiguous().clone()
@@ -150,7 +150,8 @@ class Output:
             path.unlink(missing_ok=True)
             reason = str(error).splitlines()[0]
             told = (
-                f"torch_npu: {path} cannot be written; is the disk full? ({reason}); no more tensors are, and the program goes on"
+                f"torch_npu: {path} cannot be written; is the disk full? ({reason}); no more tensors are written, "
+                "and the program goes on"
             )
             print(told, file=sys.stderr, flush=True)
         return not self._failed
@@ -181,7 +182,7 @@ class Output:
 
 
 def _unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The values under the wrappers of torch.func.grad."""
+    """The tensor inside the wrappers of torch.func.grad."""
     while torch._C._functorch.is_gradtrackingtensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return tensor.detach()
@@ -195,7 +196,8 @@ def _shape(value: torch.Tensor) -> list[int | str]:
 
 
 def _statistics(value: torch.Tensor) -> torch.Tensor:
-    """Max, Min, Mean and Norm, on the device of the tensor. float64 also for integers: float32 has no 16777217."""
+    """Max, Min, Mean and Norm, computed on the device of the tensor. Large integers need float64: float32 cannot hold
+    16777217."""
     numbers = value.abs() if value.is_complex() else value
     narrow = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16)
     wide = (

@@ -1,7 +1,7 @@
-"""Where an operator was called: module and Python line, in the backward pass those of the forward call.
+"""The module and the Python line that called an operator. For an operator of the backward pass, these are of the forward call.
 
-Autograd numbers its nodes. A kernel of the forward pass runs just after its node got its number, so the number leads from a node
-of the backward pass to the place of the forward call.
+Autograd numbers its nodes. A kernel of the forward pass runs just after its node got its number. So the number of a node leads to
+the forward call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEPT = 200_000
 
 
 class Places:
-    """An observer (npu/_watch.py) that must be called before those that ask now()."""
+    """An observer (npu/_watch.py). It must run before the observers that call now()."""
 
     def __init__(self, modules: Modules) -> None:
         self._modules = modules

@@ -1,8 +1,7 @@
-"""Shadows: repeats calls of operators on the CPU in float64, and judges the results of npu by them.
+"""Shadows: repeat calls of operators on the CPU in float64, and compare the results of npu with them.
 
-An error is beyond its bound if it is larger than the precision of the type allows (tools/accuracy/verdict.py) and more than four
-times the error of the CPU in the same type. Integers and bools must equal those of the CPU in the same type.
-"""
+An error exceeds its bound if it is larger than the precision of the type allows (tools/accuracy/verdict.py) and also more than
+four times the error of the CPU in the same type. Integers and bools must equal the CPU's results in the same type."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _LENIENCY = 4
 
 
 def widened(item: Any) -> Any:
-    """Floating tensors and dtypes as float64; others unchanged."""
+    """A floating-point tensor or dtype in float64 or complex128; other items unchanged."""
     if isinstance(item, torch.Tensor):
         dtype = widened(item.dtype)
         return item.to(dtype) if dtype != item.dtype else item
@@ -32,7 +31,8 @@ def widened(item: Any) -> Any:
 
 
 def beyond_bound(actual: Any, same: Any, wide: Any) -> str:
-    """Why results of npu are wrong, or "". `same` are those of the CPU in the same types, `wide` those in float64 or None."""
+    """The reason why the results of npu are wrong, or "". `same` are results of the CPU in the same types. `wide` are results of
+    the CPU in float64, or None if the operator has no float64."""
     from ..tools.accuracy.verdict import judge
 
     mine, cpu = _tensors(actual), _tensors(same)
@@ -53,7 +53,7 @@ def beyond_bound(actual: Any, same: Any, wide: Any) -> str:
             continue
         allowed = judge(_array(native), _array(right), kind, kind).units
         if found.units > _LENIENCY * allowed:
-            return f"result {place}: {found.reason}; the CPU has {allowed:.3g} in the same type"
+            return f"result {place}: {found.reason}; the CPU has an error of {allowed:.3g} units in the same type"
     return ""
 
 
@@ -81,14 +81,14 @@ class Finding:
 
 
 class Shadows:
-    """An observer (npu/_watch.py). It judges the first `first` calls of each operator and then every `every`-th one."""
+    """An observer (npu/_watch.py). It compares the first `first` calls of each operator, and then every `every`-th call."""
 
     def __init__(self, folder: Path, places: Places, first: int = 3, every: int = 100) -> None:
         self._folder, self._places, self._first, self._every = folder, places, first, every
         self.seen: collections.Counter[str] = collections.Counter()
         self.compared: collections.Counter[str] = collections.Counter()
         self.skipped: dict[str, str] = {}
-        self.findings: dict[str, Finding] = {}  # the first of each operator, in the order of the run
+        self.findings: dict[str, Finding] = {}  # the first finding of each operator, in the order of the run
 
     def __call__(self, op: Any, args: Any, kwargs: Any) -> Any:
         name = op._name
@@ -114,7 +114,7 @@ class Shadows:
             try:
                 golden = call.op(*wide[0], **wide[1]), call.written(*wide)
             except (RuntimeError, TypeError, ValueError, IndexError):
-                golden = None  # an operator that has no float64
+                golden = None  # the operator has no float64
         self.compared[name] += 1
         reason = beyond_bound(call.actual(result), same, golden)
         if not reason:
@@ -136,7 +136,7 @@ _PROGRAM = '''\
 """{head}
 
 {details}
-Judges the operator once more; the exit status is 1 if it is beyond its bound and 0 if not.
+Runs the operator once more. The exit status is 1 if its error still exceeds the bound, and 0 if not.
 """
 
 import sys
@@ -161,7 +161,7 @@ def run(device, wide=False):
 try:
     golden = run("cpu", wide=True)
 except (RuntimeError, TypeError, ValueError, IndexError):
-    golden = None  # no float64
+    golden = None  # the operator has no float64
 reason = beyond_bound(run("npu"), run("cpu"), golden)
 if reason:
     sys.exit(reason)

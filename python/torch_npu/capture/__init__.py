@@ -5,9 +5,8 @@ with Capture(Hdf5Writer("step.h5")):                              # every outerm
 with Capture(JsonWriter("dump/step0/rank0", tensors=False), mode="statistics", operators="linear|.*Backward0"):
     step()
 
-A writer gets Record objects on a thread of its own. Its files are whole when the block ends, also after an exception, exit(),
-Ctrl-C and SIGTERM.
-"""
+A separate thread passes Record objects to the writer. The files are complete when the block ends, also after an exception,
+exit(), Ctrl-C and SIGTERM."""
 
 from ._hdf5 import Hdf5Writer, read_entries
 from ._json import JsonWriter

@@ -1,12 +1,11 @@
 """The HDF5 layout of torch.utils.dumper: /<name>/<sequence>/input/<argument> and output/<result>.
 
-A tensor is a dataset with the attributes DeviceType, DataType, FormatType, Type and Stride; half precision is stored as
-float32 and one-byte types as int8. As in files of the documents' tool, the elements of a CPU or CUDA tensor are in the order of
-its memory, which Stride describes, and those of other devices in that of its shape. Elements of a list are
-<argument>/<argument>_<i>. Other values are datasets with the attribute Type only. Equal tensors are stored once: later ones are
-hard links. Groups have no attributes, because msaccucmp takes a group with attributes for a dataset. The attribute Places of the
-file is JSON: the module and the Python line by the sequence number.
-"""
+A tensor is a dataset with the attributes DeviceType, DataType, FormatType, Type and Stride. Half precision is stored as float32,
+and one-byte types as int8. The order of the elements is that of the vendor's tool: a CPU or CUDA tensor is stored in the order of
+its memory, which Stride describes, and a tensor of another device in the order of its shape. Elements of a list are
+<argument>/<argument>_<i>. Other values are datasets with the attribute Type only. Equal tensors are stored once; the others are
+hard links. Groups have no attributes, because msaccucmp treats a group with attributes as a dataset. The attribute Places of the
+file is JSON: the module and the Python line of each sequence number."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ import torch
 from ..tools.accuracy.layout import in_memory_order
 from ._record import Record, TensorValue
 
-# torch.dtype -> (DataType, dtype in the file); 1 to 11 are those of the documents.
+# torch.dtype -> (DataType, dtype in the file). The vendor's documents define the numbers 1 to 11.
 CODES: dict[torch.dtype, tuple[int, torch.dtype]] = {
     torch.float32: (1, torch.float32),
     torch.uint8: (2, torch.int8),
@@ -48,7 +47,7 @@ CODES: dict[torch.dtype, tuple[int, torch.dtype]] = {
 DTYPES = {code: dtype for dtype, (code, _) in CODES.items()}
 
 LARGE = 8 << 30
-_DEVICES = {20: 10}  # torch's number of the device type -> that of the documents: 0 CPU, 1 CUDA, 10 npu
+_DEVICES = {20: 10}  # torch's number of a device type -> the number in the file: 0 CPU, 1 CUDA, 10 npu
 _TENSOR, _INTEGERS, _INTEGER, _BOOL, _DOUBLE, _SCALAR, _DTYPE = 0, 2, 3, 4, 5, 7, 14
 
 
@@ -63,7 +62,7 @@ def _h5py() -> Any:
 
 
 class Hdf5Writer:
-    """Writes the file at `path`, which is truncated. `compress` stores the tensors with gzip."""
+    """Writes a new file at `path`; an old file is overwritten. `compress` stores the tensors with gzip."""
 
     def __init__(self, path: str | os.PathLike[str], compress: bool = False) -> None:
         self.path = Path(path)
@@ -90,7 +89,7 @@ class Hdf5Writer:
     def _naming_the_file(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, RuntimeError) as error:  # h5py has either for a full disk
+        except (OSError, RuntimeError) as error:  # h5py raises either error for a full disk
             number = getattr(error, "errno", None)
             reason = os.strerror(number) if number else str(error).split("\n")[0]
             raise OSError(f"{self.path} cannot be written and is not readable: {reason}") from None
@@ -105,7 +104,7 @@ class Hdf5Writer:
                 self._put(f"{place}/{side}/{name}", name, value, record.types.get(name, ""))
 
     def forget(self) -> None:
-        """In the child of a fork: what it still writes to the file is lost."""
+        """Call it in the child of a fork. Data that the child still writes to the file is lost."""
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, self._descriptor)
         os.close(nowhere)
@@ -184,7 +183,7 @@ def _int32(number: int) -> Any:
 
 
 def tensor_of(dataset: Any) -> torch.Tensor:
-    """The tensor of a dataset that Hdf5Writer or the documents' tool wrote."""
+    """The tensor of a dataset that Hdf5Writer or the vendor's tool wrote."""
     data = torch.from_numpy(dataset[()]) if dataset.shape else torch.tensor(dataset[()])
     stride = tuple(int(each) for each in dataset.attrs.get("Stride", ()))
     if in_memory_order(int(dataset.attrs.get("DeviceType", -1)), dataset.shape, stride):
@@ -194,7 +193,7 @@ def tensor_of(dataset: Any) -> torch.Tensor:
 
 
 def read_entries(file: Any) -> dict[str, list[int]]:
-    """The sequence numbers of each name in an open file, in order. Groups without a number are left out."""
+    """The sequence numbers of each name in an open file, ascending. Groups whose name is not a number are skipped."""
     found: dict[str, list[int]] = {}
     for name, group in file.items():
         if hasattr(group, "keys"):

@@ -1,4 +1,4 @@
-"""dump.json and .pt files, as msprobe has them: <folder>/dump.json and <folder>/dump_tensor_data/<name>.pt."""
+"""Writes dump.json and .pt files in the layout of msprobe: <folder>/dump.json and <folder>/dump_tensor_data/<name>.pt."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ._record import Record, TensorValue, statistics_of
 
 
 class JsonWriter:
-    """Names are Aten.<name>.<k>.forward and Aten.<node>.<k>.backward, with k counted by name and direction. `tensors` adds a .pt
-    file for each tensor; equal tensors share one file by hard links."""
+    """The names of calls are Aten.<name>.<k>.forward and Aten.<node>.<k>.backward; k counts the calls of a name and direction.
+    `tensors` adds a .pt file for each tensor. Equal tensors share one file by hard links."""
 
     def __init__(self, folder: str | os.PathLike[str], tensors: bool = True) -> None:
         self.folder = Path(folder)
@@ -37,7 +37,7 @@ class JsonWriter:
         outputs = [self._value(f"{name}.output.{i}", item) for i, item in enumerate(record.outputs.values())]
         entry: dict[str, Any] = {"input": inputs} if record.backward else {"input_args": inputs, "input_kwargs": {}}
         entry["output"] = outputs
-        # json.dumps with an indent does not use the encoder in C: it took longer than everything else here.
+        # Not json.dumps with an indent: that does not use the encoder in C, and took most of the writer's time.
         self._entries.append(f"{json.dumps(name)}: {json.dumps(entry)}")
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class JsonWriter:
         known = self._files.get(key)
         path.unlink(missing_ok=True)
         if known is not None:
-            with contextlib.suppress(OSError):  # no links on this file system, or too many to one file
+            with contextlib.suppress(OSError):  # the file system has no hard links, or the file has too many
                 os.link(known, path)
                 return
         reason = ""
@@ -87,12 +87,12 @@ class JsonWriter:
             torch.save(value.data, path)
         except (OSError, RuntimeError) as error:
             reason = str(error).split("\n")[0]
-        if reason:  # not in the handler: the exception holds the open file
+        if reason:  # outside of the handler, because the exception holds the open file
             path.unlink(missing_ok=True)
             raise OSError(f"{path} cannot be written; is the disk full? ({reason})")
         self._files[key] = path
 
 
 def _is_odd(value: Any) -> bool:
-    """JSON has no NaN and no infinity."""
+    """A number, or a text for NaN and infinity, which JSON lacks."""
     return isinstance(value, float) and not math.isfinite(value)

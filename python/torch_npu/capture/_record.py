@@ -11,7 +11,7 @@ import torch
 
 @dataclasses.dataclass
 class TensorValue:
-    data: torch.Tensor | None  # contiguous, on the CPU; None in statistics mode and where `missing` says why
+    data: torch.Tensor | None  # contiguous, on the CPU; None in statistics mode, or if `missing` gives a reason
     dtype: torch.dtype
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -47,7 +47,7 @@ class Record:
     line: str  # "train.py:12 in step" for forward calls; empty if unknown
     inputs: dict[str, Any]  # TensorValue, a list of them, or a Python object
     outputs: dict[str, Any]
-    types: dict[str, str]  # of inputs, as the schema has them: "Tensor?", "int[]"
+    types: dict[str, str]  # types of the inputs in the schema, such as "Tensor?" and "int[]"
 
     @classmethod
     def of(cls, entry: tuple[Any, ...]) -> Record:
@@ -65,7 +65,7 @@ class Record:
 
 
 def plain(name: str) -> str:
-    """The name of a call as files have it: letters, digits and underscores, without C++ namespaces."""
+    """The name of a call in files: letters, digits and underscores, without C++ namespaces."""
     return re.sub(r"\W", "_", name.rpartition("::")[2], flags=re.ASCII)
 
 
@@ -76,7 +76,7 @@ def _value(item: Any) -> Any:
 
 
 def statistics_of(data: torch.Tensor) -> dict[str, float]:
-    """The statistics of a CPU tensor. Nothing for an empty one."""
+    """The statistics of a CPU tensor; none for an empty tensor."""
     if data.numel() == 0:
         return {}
     numbers = data.abs() if data.is_complex() else data

@@ -1,8 +1,7 @@
-"""Replay: gives calls the inputs that a dump has for them.
+"""Replay: gives calls the inputs from a dump.
 
-Each call is matched with the first entry of the same name, in the order of the file, that was not used yet and has tensors of the
-same sizes. The tensors of the call are overwritten; expanded ones once per element of memory.
-"""
+A call gets the inputs of the first unused entry of the file with the same name, the same sizes of tensors and the same numbers.
+The tensors of the call are overwritten. In an expanded tensor, each element in memory is written once."""
 
 from __future__ import annotations
 
@@ -50,7 +49,9 @@ class Replay:
         print(f"torch.utils.dumper: {told}", file=sys.stderr, flush=True)
 
     def before(self, name: str, backward: bool, values: dict[str, Any]) -> int:
-        """Writes the inputs. Returns the number of the entry in the file, or 0. A failure is printed, and the call goes on."""
+        """Overwrites the inputs of a call. Returns the number of the entry in the file, or 0. A failure is printed, and the call
+        runs
+        with its own inputs."""
         number = 0
         try:
             number = self._load(canonical(plain(name)), values)
@@ -85,7 +86,7 @@ class Replay:
         return 0
 
     def _begin_dump(self) -> None:
-        """A failure is printed once, and the calls go on without a dump."""
+        """Begins a dump of the device. A failure is printed once, and the calls run without a dump."""
         try:
             npu.init_dump()
             self._dumping = True
@@ -97,7 +98,7 @@ class Replay:
 
 
 def _pairs(group: Any, values: dict[str, Any]) -> list[tuple[torch.Tensor, Any]] | None:
-    """The tensors of the call with their datasets; None if a size or a number differs."""
+    """Pairs of a tensor of the call and its dataset; None if a size or a number differs."""
     pairs: list[tuple[torch.Tensor, Any]] = []
     for name, value in values.items():
         if name in IGNORED_ARGUMENTS:

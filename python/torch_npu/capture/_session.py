@@ -22,13 +22,13 @@ _MODES = ("tensor", "statistics", "both")
 
 
 class Capture:
-    """Captures between start() and stop(), or in a `with` block. It is used once. Only one is active in a process.
+    """Captures calls between start() and stop(), or in a `with` block. Use an object once. A process has one active capture.
 
-    `mode` is "tensor", "statistics" or "both". JsonWriter adds statistics to tensors, so "both" does what "tensor" does.
-    `operators` is a regular expression for whole names. `modules` are regular expressions for names of modules of `model`, or
-    of classes without `model`. `ranks` and `steps` choose: outside of them the block captures nothing; `step` is the number of
-    this one. `overflow` keeps the calls whose results are not finite although their inputs are. `before` and `after` are for
-    replays, see dumper.py. A failure of the writer is printed, and the program goes on."""
+    `mode` is "tensor", "statistics" or "both". JsonWriter adds statistics to tensors, so "both" has the effect of "tensor".
+    `operators` is a regular expression for whole names. `modules` are regular expressions for names of modules of `model`, or for
+    class names if there is no `model`. `step` is the number of this step. If `ranks` or `steps` are given and do not contain this
+    rank or step, nothing is captured. `overflow` keeps only calls whose results are not finite although their inputs are.
+    `before` and `after` are for replays, see dumper.py. A failure of the writer is printed, and the program goes on."""
 
     _active: Capture | None = None
 
@@ -59,7 +59,7 @@ class Capture:
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
         self._writer = writer
         self._options = {
             "statistics": mode == "statistics",
@@ -79,7 +79,7 @@ class Capture:
         self._thread: threading.Thread | None = None
         self._hooks: list[Any] = []
         self._old_handler: Any = None
-        self.failure: BaseException | None = None  # of the writer
+        self.failure: BaseException | None = None  # the failure of the writer
 
     def start(self) -> Capture:
         if not self._chosen:
@@ -103,7 +103,7 @@ class Capture:
         for hook in self._hooks:
             hook.remove()
         interrupt = _join(thread)
-        # If an interrupt ends this call before here, the exit of the process calls it again.
+        # If an interrupt ends this call above this line, it is called again when the process exits.
         self._thread, Capture._active = None, None
         atexit.unregister(self.stop)
         self._restore_sigterm()
@@ -125,7 +125,7 @@ class Capture:
         try:
             while (entry := _C._capture_next()) is not None:
                 self._writer.write(Record.of(entry))
-                del entry  # else its tensors would live until the next one comes
+                del entry  # frees the tensors before the wait for the next entry
         except BaseException as error:
             self._fail(error)
             _C._capture_abandon()
@@ -135,7 +135,7 @@ class Capture:
             self._fail(error)
 
     def _forget(self) -> None:
-        """In the child of a fork: the thread and the file belong to the parent."""
+        """Call it in the child of a fork. The thread and the file belong to the parent."""
         self._thread = None
         for hook in self._hooks:
             hook.remove()
@@ -178,7 +178,7 @@ class Capture:
 
 
 def _join(thread: threading.Thread) -> BaseException | None:
-    """Waits for the thread. Returns the first exception of a signal handler that came meanwhile."""
+    """Waits for the thread. Returns the first exception that a signal handler raised during the wait."""
     interrupt: BaseException | None = None
     while thread.is_alive():
         try:

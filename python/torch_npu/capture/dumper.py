@@ -5,7 +5,7 @@ with torch.utils.dumper(use_dump=True, load_file_path="./model.h5", dump_path=".
 with torch.utils.dumper(check_overflow=True, dump_path="./overflow"):                         # name the operators that overflow
 with torch.utils.dumper(use_load=True, load_file_path="./op.h5", dump_path="./", load_with_acl_dump=True):
 
-`dump_path` with the suffix .h5 is a file, anything else a folder in which a file with the time as its name is made.
+A `dump_path` that ends in .h5 is the file. Any other `dump_path` is a folder, and the file in it is named after the time.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ class dumper:
         return str(self._path) if self._path is not None else None
 
     def get_op_map(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Names of operators and of parameters that mean the same in files of different devices."""
+        """Two tables, for operators and for parameters: a name in files of some device -> the common name."""
         return dict(SAME_OPERATOR), dict(SAME_ARGUMENT)
 
     def __enter__(self) -> dumper:
         if not self._enabled:
             return self
         if self._capture is not None:
-            raise RuntimeError("torch.utils.dumper: this object is active already; make a new one for each block")
+            raise RuntimeError("torch.utils.dumper: this object is already active; make a new one for each block")
         self._warn()
         try:
             self._start()
@@ -107,7 +107,7 @@ class dumper:
         if self._load is not None:
             self._replay = Replay(_h5py(), self._load, self._acl)
         if _C._capture_is_active():
-            raise RuntimeError("another dump is active in this process: end it before this one starts")
+            raise RuntimeError("another dump is active in this process; end it before you start this one")
         writer: Any = _OverflowWriter(self._path, self._compress) if self._overflow else None
         if writer is None:
             writer = _opened(self._path, self._compress)
@@ -137,7 +137,7 @@ class dumper:
                 self._replay.close()
 
     def _warn_of_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """Once."""
+        """Warns of the first step of an optimizer in the block."""
         self._remove_hook()
         name = type(optimizer).__name__
         advice = "leave the optimizer outside the block and dump one step"
@@ -165,7 +165,7 @@ def _problems_of_apex() -> list[str]:
     state = getattr(state, "_amp_state", state)
     problems = []
     if any(getattr(scaler, "dynamic", False) for scaler in getattr(state, "loss_scalers", [])):
-        problems.append("with apex's dynamic loss scale reports the overflows that the scale provokes; give a fixed loss_scale")
+        problems.append("with apex's dynamic loss scale also reports overflows that the scale causes; give a fixed loss_scale")
     if getattr(getattr(state, "opt_properties", None), "combine_grad", False):
         problems.append("with combine_grad=True sees combined gradients; set combine_grad=False")
     return problems
@@ -175,7 +175,7 @@ def _existing(path: str) -> Path:
     if not path.endswith(".h5"):
         raise ValueError(f"load_file_path must end in .h5, but is {path!r}")
     if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path!r} to load; dump it first")
+        raise FileNotFoundError(f"load_file_path: there is no file {path!r}; dump it first")
     return Path(path)
 
 
@@ -201,7 +201,7 @@ def _opened(path: Path, compress: bool) -> Hdf5Writer:
 
 
 class _OverflowWriter:
-    """Makes the file with the first overflow."""
+    """Writes overflows. The file is made at the first overflow."""
 
     def __init__(self, path: Path, compress: bool) -> None:
         self._path, self._compress = path, compress

@@ -1,11 +1,11 @@
-"""Which operator of one run corresponds to which operator of another: the runs are compared as graphs.
+"""Pairs the operators of two runs, by comparing the runs as graphs.
 
     pairs, only_mine, only_golden = align(mine.ops, golden.ops)
 
-Both runs are the same computation, but operators may come in another order, be missing, or have other names. An operator's label
-is made of its name, its shapes and the labels of the operators that made its inputs. Who made an input is known by its contents:
-the newest operator before with an equal output. Pairs are made in four rounds, from certain to uncertain; the first two compare
-the numbers among the inputs at first, and then leave them out:
+Both runs are the same computation, but an operator may be missing, come in another order, or have another name. The label of an
+operator is made of its name, its shapes and the labels of the operators that made its inputs. The maker of an input is the newest
+earlier operator with an equal output. Pairs are made in four rounds, from certain to uncertain. Rounds 1 and 2 run twice: first
+with the numbers among the inputs, then without them.
  1. same name and bit-equal inputs;
  2. same label: the same place in the graph;
  3. same name and shapes, in the same order (the longest common sequence);
@@ -35,13 +35,13 @@ def _shapes(op: Op) -> tuple[Hashable, ...]:
 
 
 def _numbers(op: Op) -> tuple[Hashable, ...]:
-    """The values that are no tensors: mul(x, 2) is not mul(x, 3)."""
+    """The arguments that are not tensors. They tell mul(x, 2) from mul(x, 3)."""
     known = [value for value in op.inputs if not value.is_tensor and canonical_argument(value.name) not in IGNORED_ARGUMENTS]
     return tuple(value.text for value in known)
 
 
 def _contents(op: Op) -> Hashable:
-    """None without inputs. Values that are no tensors, such as the sizes of a factory, belong to the inputs."""
+    """A key made of the operator and the contents of its input tensors; None without input tensors."""
     known = [value for value in op.inputs if canonical_argument(value.name) not in IGNORED_ARGUMENTS]
     if not any(value.is_tensor for value in known):
         return None
@@ -54,7 +54,7 @@ def _with_numbers(op: Op) -> Hashable:
 
 
 def _labels(ops: Sequence[Op], shared: set[str]) -> dict[int, Hashable]:
-    """Label by the index of the operator. `shared` are contents that both runs have from the start, such as weights."""
+    """The label of each operator, by its index. `shared` are contents that both runs have from the start, such as weights."""
     made: dict[str, str] = {}
     labels: dict[int, Hashable] = {}
     for index, op in enumerate(ops):
@@ -79,7 +79,7 @@ def _leaves(ops: Sequence[Op]) -> set[str]:
 
 
 class _Rest:
-    """The operators of both runs that have no partner yet, by their index."""
+    """The indices of the operators of both runs that have no partner yet."""
 
     def __init__(self, mine: Sequence[Op], golden: Sequence[Op]) -> None:
         self.mine, self.golden = list(range(len(mine))), list(range(len(golden)))
@@ -92,7 +92,7 @@ class _Rest:
         self.pairs += pairs
 
     def by_key(self, mine: Callable[[int], Hashable], golden: Callable[[int], Hashable]) -> None:
-        """Pairs operators with equal keys, the first with the first; a key of None has no partner."""
+        """Pairs operators with equal keys, in their order. Operators with the key None get no partner."""
         waiting: dict[Hashable, collections.deque[int]] = collections.defaultdict(collections.deque)
         for index in self.golden:
             waiting[golden(index)].append(index)
@@ -110,7 +110,7 @@ class _Rest:
 
 
 def align(mine: Sequence[Op], golden: Sequence[Op]) -> tuple[list[Pair], list[Op], list[Op]]:
-    """Pairs in the order of `mine`, then the operators that only one run has."""
+    """Returns the pairs in the order of `mine`, and the operators that only one run has."""
     rest = _Rest(mine, golden)
     rest.by_key(lambda i: _with_numbers(mine[i]), lambda i: _with_numbers(golden[i]))
     rest.by_key(lambda i: _contents(mine[i]), lambda i: _contents(golden[i]))

@@ -15,11 +15,11 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="msaccucmp",
         description="Compares the dumps of two runs, operator by operator.",
-        epilog="exit status: 0 the runs agree, 1 they differ, others: a file or an argument is wrong",
+        epilog="exit status: 0 the runs agree, 1 they differ, above 1 a file or an argument is wrong",
     )
     commands = made.add_subparsers(dest="command", required=True)
     _compare_arguments(commands.add_parser("compare", help="compare two dumps: .h5 files, or folders of dump files"))
-    one = commands.add_parser("convert", help="make arrays of dump files")
+    one = commands.add_parser("convert", help="convert dump files into arrays")
     one.add_argument("-d", "--dump_path", required=True, help="a dump file, several separated by commas, or a folder")
     one.add_argument("-f", "--format", default="", help="the memory format to convert to, such as NCHW")
     one.add_argument("-s", "--shape", default="", help="the shape of the result, such as 1,16,5,5")
@@ -56,7 +56,7 @@ def _compare_arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("-r", "--range", help="start,end,step: operators by their number from 1")
     one.add_argument("-s", "--select", help="numbers of operators, separated by commas")
     one.add_argument("-p", "--post_process", type=int, choices=(0, 1), help="1: extract rows with a cosine up to 0.95 (.h5)")
-    one.add_argument("-max", "--max_cmp_size", type=int, default=0, help="compare only so many elements of a tensor")
+    one.add_argument("-max", "--max_cmp_size", type=int, default=0, help="compare only the first N elements of a tensor")
     one.add_argument("-advisor", action="store_true", help="print what to look at next")
     one.add_argument("-v", "--version", type=int, choices=(1, 2), help="of dump files (default 2)")
     one.add_argument("-op", "--op_name", default="", help="one operator: element by element (dump files)")
@@ -98,7 +98,9 @@ def _compare(given: argparse.Namespace) -> int:
             raise AccuracyError(UNSUPPORTED, f"--{name} is not offered: operators are matched by the graph of the run")
     mine, golden = (open_run(path, given.version or 2) for path in (given.my_dump_path, given.golden_dump_path))
     if mine.format != golden.format:
-        raise AccuracyError(UNSUPPORTED, f"{mine.path} is {mine.format} and {golden.path} is {golden.format}; give two of a kind")
+        raise AccuracyError(
+            UNSUPPORTED, f"{mine.path} is {mine.format} and {golden.path} is {golden.format}; give two dumps of the same format"
+        )
     if mine.format == "h5" and (given.op_name or given.mapping or given.version):
         raise AccuracyError(INVALID_PARAMETER, "-op, -map and -v are for dump files, but two .h5 files were given")
     if mine.format == "binary" and given.post_process is not None:
@@ -170,7 +172,7 @@ def _chosen(given: argparse.Namespace) -> Callable[[int, int], bool]:
             return lambda place, count: first <= place <= (count if last == -1 else last) and (place - first) % by == 0
     except ValueError:
         raise AccuracyError(
-            INVALID_PARAMETER, "-r is start,end,step with 1 <= start <= end (or -1); -s is a list of numbers"
+            INVALID_PARAMETER, "-r must be start,end,step with 1 <= start <= end (or end -1); -s must be a list of numbers"
         ) from None
     return lambda place, count: True
 
@@ -205,7 +207,7 @@ def _convert(given: argparse.Namespace) -> int:
     try:
         shape = tuple(int(word) for word in given.shape.split(",") if word)
     except ValueError:
-        raise AccuracyError(INVALID_PARAMETER, f"-s is a list of sizes such as 1,16,5,5, but got {given.shape!r}") from None
+        raise AccuracyError(INVALID_PARAMETER, f"-s must be a list of sizes such as 1,16,5,5, but is {given.shape!r}") from None
     index = given.input_tensor if side == "input" else given.output_tensor
     count = convert(Path(given.dump_path), given.output, Wanted(given.type, given.format, shape, side, index, given.version))
     print(f"{count} files written to {given.output}")

@@ -4,11 +4,13 @@
     result.first            # the first operator whose inputs agree and whose outputs do not, or None
     result.agrees
 
-The state of an operator: `pass`; `warning`: an output is less exact than usual; `error`: an output is wrong though the inputs
-agree, so the operator itself is at fault; `inherited`: an output is wrong, and so was an input; `unmatched`: only one run has it.
-The inputs of a backward node in an .h5 file are its gradients only. Its output is `inherited` if a forward operator before it was
-wrong, too, because the node may use saved results of that.
-An operator that draws random numbers is `warning` if its outputs differ.
+The states of an operator:
+- pass: all outputs agree.
+- warning: an output is less exact than usual, or the operator draws random numbers and its outputs differ.
+- error: an output is wrong although the inputs agree. The operator is wrong.
+- inherited: an output is wrong because an input was wrong. For a backward node, an .h5 file holds only gradients as inputs.
+  Therefore it is also `inherited` if an earlier forward operator was wrong: the node may have saved the results of that operator.
+- unmatched: only one run has the operator.
 """
 
 from __future__ import annotations
@@ -26,29 +28,29 @@ from .names import IGNORED_ARGUMENTS, canonical_argument, is_random
 from .runs import Op, Run, Value
 from .verdict import Judgement, coarser, judge
 
-# Pairs of types that the dumps of two devices have for the same tensor.
+# Pairs of data types that two devices may use for the same tensor.
 _SAME_KIND = (
     {"float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2"},
     {"int32", "int64"},
     {"complex64", "complex128", "complex32"},
 )
 _FEW = 0.01
-_RANDOM = "the operator draws random numbers, so its outputs cannot agree; switch it off to compare what follows"
+_RANDOM = "the operator draws random numbers, so its outputs cannot agree; switch it off to compare the later operators"
 _NODE = re.compile(r"[A-Z]\w*Backward\d*")
-Measure = Callable[[np.ndarray, np.ndarray], tuple[str, str]]  # of a user's script
+Measure = Callable[[np.ndarray, np.ndarray], tuple[str, str]]  # from a script of the user
 
 
 @dataclass
 class Options:
     algorithms: Sequence[str] = tuple(metrics.ALGORITHMS)
     custom: dict[str, Measure] = field(default_factory=dict)
-    largest: int = 0  # elements of a tensor that are compared; 0: all
-    chosen: Callable[[int, int], bool] = lambda place, count: True  # by the number of an operator from 1, and how many there are
+    largest: int = 0  # the number of compared elements of each tensor; 0: all
+    chosen: Callable[[int, int], bool] = lambda place, count: True  # place: number of an operator, from 1; count: all operators
 
 
 @dataclass
 class Row:
-    """Two values of a pair of operators, or one without a partner."""
+    """The comparison of two values of a pair of operators, or a value without a partner."""
 
     side: str  # "input" or "output"
     place: int
@@ -65,12 +67,12 @@ class Row:
 
 @dataclass
 class Item:
-    """A pair of operators, or one without a partner."""
+    """The comparison of a pair of operators, or an operator without a partner."""
 
     mine: Op | None
     golden: Op | None
     rows: list[Row]
-    after_wrong: bool = False  # a backward node, and a forward operator before it has a wrong output
+    after_wrong: bool = False  # true for a backward node if an earlier forward operator has a wrong output
 
     @property
     def op(self) -> Op:
@@ -97,7 +99,7 @@ class Item:
 class Result:
     mine: Run
     golden: Run
-    items: list[Item]  # in the order of `mine`, then what only the golden run has
+    items: list[Item]  # in the order of `mine`, then the operators that only the golden run has
 
     @property
     def first(self) -> Item | None:
@@ -105,7 +107,7 @@ class Result:
         return min(wrong, key=lambda item: item.op.number, default=None) or self._first_inherited()
 
     def _first_inherited(self) -> Item | None:
-        """Inputs that no operator of the run made may differ already."""
+        """The first operator with wrong inputs. Without an `error` before it, the inputs of the program already differ."""
         return next((item for item in self.items if item.state == "inherited"), None)
 
     @property
@@ -115,7 +117,7 @@ class Result:
 
     @property
     def agrees(self) -> bool:
-        """Operators without a partner do not matter: devices decompose operators in different ways."""
+        """Whether the runs agree. Operators without a partner are ignored, because devices decompose operators differently."""
         return not self.counts["error"] and not self.counts["inherited"] and any(item.mine and item.golden for item in self.items)
 
 
@@ -149,7 +151,8 @@ def _excuse(rows: list[Row]) -> None:
 
 
 def _relaxed(rows: list[Row]) -> list[Row]:
-    """If the inputs agree but are not equal, a few integers may differ, such as the index of one of two almost equal maxima."""
+    """Accepts a few different integers if the inputs agree without being equal. An example is the index of one of two almost
+    equal maxima."""
     inputs = [row.judgement for row in rows if row.side == "input" and row.judgement]
     if not any(found.units for found in inputs) or any(found.state == "error" for found in inputs):
         return rows
@@ -160,7 +163,7 @@ def _relaxed(rows: list[Row]) -> list[Row]:
         assert row.mine is not None and row.golden is not None
         size = int(np.prod(row.mine.shape, dtype=np.int64))
         if coarser(row.mine.type, row.golden.type) is None and found.units <= max(1, _FEW * size):
-            row.reason += "; the inputs are not equal either"
+            row.reason += "; the inputs also differ slightly"
             row.judgement = Judgement("warning", found.units, row.reason)
     return rows
 
@@ -168,13 +171,13 @@ def _relaxed(rows: list[Row]) -> list[Row]:
 def _rows(mine: Op, golden: Op, options: Options) -> Iterator[Row]:
     for side, left, right in (("input", mine.inputs, golden.inputs), ("output", mine.outputs, golden.outputs)):
         if side == "input" and not (left and right):
-            continue  # a dump may hold outputs only
+            continue  # the dump may hold only outputs
         for place, (one, other) in enumerate(_partners(left, right)):
             yield _row(side, place, one, other, options)
 
 
 def _partners(left: Sequence[Value], right: Sequence[Value]) -> list[tuple[Value | None, Value | None]]:
-    """By name; values without a namesake in their order."""
+    """Pairs values by their names, and values without a common name by their order."""
     mine, golden = ([value for value in side if _counts(value)] for side in (left, right))
     by_name = {canonical_argument(value.name): value for value in golden}
     pairs = [(value, by_name.get(canonical_argument(value.name))) for value in mine]

@@ -1,8 +1,7 @@
-"""`msaccucmp convert`: makes an .npy, .bin or .pt file of each tensor of dump files.
+"""`msaccucmp convert`: converts each tensor of dump files into an .npy, .bin or .pt file.
 
-The name of an array is `<dump file>.<input|output>.<i>.npy`. A name that is too long for the file system becomes a number, and
-`mapping.csv` says which.
-"""
+The name of an array is `<dump file>.<input|output>.<i>.npy`. If the name is too long for the file system, a number replaces it,
+and `mapping.csv` lists the number and the name."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ TYPES = ("npy", "bin", "msnpy", "pt")
 @dataclass
 class Wanted:
     kind: str = "npy"  # one of TYPES
-    format: str = ""  # "": as it is
+    format: str = ""  # "": unchanged
     shape: tuple[int, ...] = ()
     side: str = ""  # "input", "output" or both
     index: int | None = None
@@ -34,7 +33,7 @@ class Wanted:
 
 
 def convert(path: Path, out: Path, wanted: Wanted, say: Callable[[str], None] = print) -> int:
-    """Converts a file, a comma-separated list of files or a folder. Returns how many files were written."""
+    """Converts a file, a comma-separated list of files or a folder. Returns the number of written files."""
     files = [each for part in str(path).split(",") for each in dump_files(Path(part))]
     if not files:
         raise AccuracyError(NO_DUMP_FILE, f"{path} holds no dump file; their names are type.name.task.stream.time")

@@ -19,7 +19,7 @@ _FILE = re.compile(r"alg_([A-Za-z0-9_]+)\.py")
 
 def load_algorithms(folder: Path, options: dict[str, dict[str, str]]) -> dict[str, Measure]:
     if not folder.is_dir():
-        raise AccuracyError(INVALID_PATH, f"-c names {folder}, which is no folder")
+        raise AccuracyError(INVALID_PATH, f"-c: {folder} is not a folder")
     found = {}
     for path in sorted(folder.rglob("alg_*.py")):
         if match := _FILE.fullmatch(path.name):
@@ -48,19 +48,20 @@ def _load(path: Path, name: str, options: dict[str, str]) -> Measure:
 
 
 def parse_options(text: str) -> dict[str, dict[str, str]]:
-    """`Name:key=value,key=value;Name:...`"""
+    """Reads the text `Name:key=value,key=value;Name:...`."""
     found: dict[str, dict[str, str]] = {}
     for part in filter(None, text.split(";")):
         name, colon, pairs = part.partition(":")
         words = [pair.partition("=") for pair in pairs.split(",")]
         if not colon or not all(middle for _, middle, _ in words):
-            raise AccuracyError(INVALID_ALGORITHM, f"-a is 'Name:key=value,...;...', but got {part!r}")
+            raise AccuracyError(INVALID_ALGORITHM, f"-a must be 'Name:key=value,...;...', but has {part!r}")
         found[name] = {key: value for key, _, value in words}
     return found
 
 
 def choose(text: str, custom: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """`all`, or numbers and names separated by commas -> the built-in ones, in their order, and those of the user."""
+    """The built-in algorithms, in their order, and the algorithms of the user that `text` selects: `all`, or numbers and names
+    separated by commas."""
     if text == "all":
         return list(ALGORITHMS), custom
     numbered, names = list(ALGORITHMS), []

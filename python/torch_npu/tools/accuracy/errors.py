@@ -1,4 +1,5 @@
-"""Errors of the accuracy commands: one sentence and the exit status. The numbers of statuses from 2 on are those of msaccucmp."""
+"""Errors of the accuracy commands: one sentence and the exit status. Statuses from 2 on have the numbers of the vendor's
+msaccucmp."""
 
 from __future__ import annotations
 

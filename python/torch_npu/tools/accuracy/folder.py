@@ -1,6 +1,6 @@
 """Reads a folder of dump files of operators, at any depth, or of .npy files made from such files by `msaccucmp convert`.
 
-Files with other names are left out. Operators come in the order of their time stamps.
+Files with other names are skipped. Operators are in the order of their time stamps.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ def _array(path: Path, place: int) -> Value:
 
 
 def load_array(path: Path) -> np.ndarray:
-    """The array of an .npy file. AccuracyError with the file's name."""
+    """The array of an .npy file. AccuracyError names the file."""
     try:
         values = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise AccuracyError(INVALID_PATH, f"{path} does not exist") from None
     except (OSError, ValueError, EOFError) as error:
-        raise AccuracyError(UNREADABLE, f"{path} is no readable .npy file; it may be cut off ({str(error)[:120]})") from None
+        raise AccuracyError(UNREADABLE, f"{path} is not a readable .npy file; it may be truncated ({str(error)[:120]})") from None
     if not isinstance(values, np.ndarray):
-        raise AccuracyError(UNREADABLE, f"{path} is an archive of arrays; give an .npy file")
+        raise AccuracyError(UNREADABLE, f"{path} is an archive of several arrays; give an .npy file")
     return values

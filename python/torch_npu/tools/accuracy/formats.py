@@ -1,8 +1,8 @@
 """Converts the values of a tensor between memory formats of the device and plain ones.
 
-    to_format(values, "NC1HWC0", "NCHW", (2, 20, 4, 4))      # AccuracyError if there is no way
+    to_format(values, "NC1HWC0", "NCHW", (2, 20, 4, 4))      # AccuracyError if the conversion is unknown
 
-A fractal format pads to blocks of 16; the shape in the plain format says what is padding.
+A fractal format pads to blocks of 16. The shape in the plain format shows which elements are padding.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _TO_PLAIN: dict[str, tuple[str, Convert]] = {
 
 
 def to_format(values: np.ndarray, source: str, target: str, shape: Sequence[int]) -> np.ndarray:
-    """`shape` is the shape without padding, in the order of the plain format that the source converts to."""
+    """`shape` is the shape without padding, with the dimensions in the order of the plain format."""
     if source == target or (source in _PLAIN and target == "ND"):
         return values
     try:

@@ -1,8 +1,8 @@
 """Reads the HDF5 file of torch.utils.dumper: `/<operator>/<number>/input/<argument>` and `/output/<argument>`.
 
-A list of tensors is a group `<argument>` with `<argument>_<i>`. A tensor has the attributes DataType, DeviceType, FormatType,
-Type and Stride, anything else only Type. The attribute Places of the file, if there is one, is JSON: module and Python line by
-the number.
+A list of tensors is a group `<argument>` with datasets `<argument>_<i>`. A tensor has the attributes DataType, DeviceType,
+FormatType, Type and Stride. Other values have only the attribute Type. The file may have the attribute Places, which is JSON: the
+module and the Python line of each number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .errors import UNREADABLE, AccuracyError
 from .layout import in_memory_order
 from .runs import Op, Run, Value
 
-# The attribute DataType; the numbers are those of the dumper, those from 15 on are ours.
+# The numbers of the attribute DataType. The vendor's dumper defines the numbers below 15; the others are ours.
 DATA_TYPES = {
     1: "float32",
     2: "uint8",
@@ -49,7 +49,9 @@ def read_h5(path: Path) -> Run:
         ops = sorted(_ops(path, file), key=lambda op: op.number)
     except (OSError, RuntimeError, KeyError) as error:
         reason = str(error).splitlines()[0][:160]
-        raise AccuracyError(UNREADABLE, f"{path} is no readable HDF5 file; it may be cut off or damaged ({reason})") from None
+        raise AccuracyError(
+            UNREADABLE, f"{path} is not a readable HDF5 file; it may be truncated or damaged ({reason})"
+        ) from None
     return Run(path, ops, "h5")
 
 
@@ -65,11 +67,11 @@ def _ops(path: Path, file: Any) -> Iterator[Op]:
     places = _places(file)
     for name, calls in file.items():
         if not hasattr(calls, "items"):
-            raise AccuracyError(UNREADABLE, f"{path} is no dump of operators: /{name} is a dataset, but a group is expected")
+            raise AccuracyError(UNREADABLE, f"{path} is not a dump of operators: /{name} is a dataset, but a group is expected")
         for number, call in calls.items():
             if not number.isdigit() or not hasattr(call, "items"):
                 raise AccuracyError(
-                    UNREADABLE, f"{path} is no dump of operators: /{name}/{number} is no group with the number of a call"
+                    UNREADABLE, f"{path} is not a dump of operators: /{name}/{number} must be a group with the number of a call"
                 )
             sides = {side: list(_values(path, call[side])) if side in call else [] for side in ("input", "output")}
             if not any(sides.values()):
@@ -106,7 +108,7 @@ def _value(path: Path, name: str, item: Any) -> Value:
             values = np.asarray(item[()])
         except (OSError, RuntimeError) as error:
             reason = str(error).splitlines()[0][:160]
-            raise AccuracyError(UNREADABLE, f"{path}: {item.name} cannot be read; the file may be cut off ({reason})") from None
+            raise AccuracyError(UNREADABLE, f"{path}: {item.name} cannot be read; the file may be truncated ({reason})") from None
         if type_name == "uint8" and values.dtype == np.int8:  # the layout has no uint8
             values = values.view(np.uint8)
         if not is_tensor or not in_memory_order(device, item.shape, stride):

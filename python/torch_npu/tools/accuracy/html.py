@@ -1,4 +1,4 @@
-"""The HTML page of a comparison: the answer, the tree of modules, the worst operators, histograms of errors."""
+"""The HTML page of a comparison: the result, the tree of modules, the worst operators, histograms of errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def answer(result: Result) -> list[str]:
-    """Sentences: whether the runs agree, and which operator is the first wrong one."""
+    """Sentences that say whether the runs agree, and name the first wrong operator."""
     counts = ", ".join(f"{count} {state}" for state, count in result.counts.items() if count)
     first = result.first
     if first is None:
@@ -38,7 +38,7 @@ def name_of(row: Row) -> str:
 
 
 def data(result: Result) -> dict[str, Any]:
-    """What the page carries for programs."""
+    """The data of the page, for programs that read it."""
     first = result.first
     return {
         "version": 1,
@@ -76,7 +76,7 @@ def _item(item: Item) -> dict[str, Any]:
 
 
 def modules(result: Result) -> dict[str, dict[str, int]]:
-    """Module and each module around it -> operators by state, in the order of the run. "" contains all modules."""
+    """The operators of each module and of the modules in it, by state, in the order of the run. The module "" contains all."""
     found: dict[str, collections.Counter[str]] = {"": collections.Counter()}
     for item in result.items:
         parts = item.op.module.split(".") if item.op.module else []
@@ -104,7 +104,7 @@ def build(result: Result) -> str:
 
 
 def _module_tree(result: Result) -> Node:
-    """Modules as they contain each other, and in each its operators that did not pass."""
+    """The tree of modules. Each module shows its operators that did not pass."""
     nodes: dict[str, Node] = {}
     for name, counts in modules(result).items():
         outer, _, last = name.rpartition(".")
@@ -143,7 +143,7 @@ def _histograms(worst: list[Item]) -> Table:
 
 
 def bars(counts: tuple[int, ...]) -> str:
-    """One character per count, by its share on a logarithmic scale."""
+    """A bar chart with one character for each count, on a logarithmic scale."""
     largest = math.log2(1 + max(counts))
     return "".join(_BLOCKS[math.ceil(math.log2(1 + count) / largest * (len(_BLOCKS) - 1))] for count in counts)
 

@@ -9,9 +9,9 @@ _CPU, _CUDA = 0, 1
 
 
 def in_memory_order(device: int, shape: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether the elements are in the order of the tensor's memory, which `stride` describes, and not in that of `shape`.
+    """Whether the elements are in the order of the tensor's memory, which `stride` describes, instead of the order of `shape`.
 
-    msaccucmp reads files so: of the CPU and of CUDA, if no element lies beyond the number of elements."""
+    The vendor's msaccucmp uses this order for tensors of the CPU and of CUDA whose memory has no gaps."""
     if device not in (_CPU, _CUDA) or len(stride) != len(shape) or 0 in shape:
         return False
     last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))

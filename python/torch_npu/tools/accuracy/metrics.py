@@ -2,8 +2,8 @@
 
     given, reasons = measure(mine, golden, ["CosineSimilarity", "MaxAbsoluteError"])   # {"CosineSimilarity": "1.000000", ...}
 
-Values are computed in float64. Relative errors leave out elements where the golden value is zero. Elements that are not finite in
-either tensor are left out of all numbers; a reason says how many.
+Values are computed in float64. Relative errors skip elements whose golden value is zero. All numbers skip elements that are not
+finite in one of the tensors; a reason gives their number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _cosine(mine: np.ndarray, golden: np.ndarray) -> tuple[float, str]:
     largest = max(np.abs(mine).max(), np.abs(golden).max())
     if largest == 0:
         return 1.0, ""
-    left, right = mine / largest, golden / largest  # so that squares neither overflow nor vanish
+    left, right = mine / largest, golden / largest  # avoids overflow and underflow of the squares
     lengths = float(np.sqrt(left @ left) * np.sqrt(right @ right))
     if not mine.any() or not golden.any():
         return float("nan"), f"all values of {'NPUDump' if not mine.any() else 'GroundTruth'} are zero"
@@ -81,7 +81,7 @@ def text_of(number: Any) -> str:
 
 
 def as_floats(values: np.ndarray) -> np.ndarray:
-    """Flat float64 values; the parts of complex numbers one after the other."""
+    """Flat float64 values. A complex number gives its real and its imaginary part."""
     flat = np.ascontiguousarray(values).reshape(-1)
     if np.iscomplexobj(flat):
         flat = flat.view(flat.real.dtype)
@@ -90,7 +90,8 @@ def as_floats(values: np.ndarray) -> np.ndarray:
 
 
 def measure(mine: np.ndarray, golden: np.ndarray, algorithms: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The numbers as text, by algorithm, and reasons why one of them is NaN. Both tensors have the same number of elements."""
+    """The numbers as text, by algorithm, and the reasons for numbers that are NaN. The tensors must have the same number of
+    elements."""
     left, right = as_floats(mine), as_floats(golden)
     if left.size == 0:
         return dict.fromkeys(algorithms, NAN), ["the tensors are empty"]

@@ -1,4 +1,4 @@
-"""`python msaccucmp.py compare ...`, the name that the toolkit has for cli.py. Runs by its path and as a module."""
+"""`python msaccucmp.py compare ...`: runs cli.py under the file name of the vendor's toolkit, by its path or as a module."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # Python puts the folder of a program that runs by its path first. The folder's html.py would hide Python's own.
+    # Python puts the folder of a program on sys.path first. The file html.py in this folder would hide Python's module html.
     here = os.path.dirname(os.path.realpath(__file__))
     sys.path[:] = [each for each in sys.path if os.path.realpath(each) != here]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Name on a device -> the name that all of them are matched by. Names of nodes are without the number at their end.
+# Name of an operator or node on some device -> the common name. Names of nodes have no number at the end.
 SAME_OPERATOR = {
     "NpuConvolutionBackward": "ConvolutionBackward",
     "CudnnConvolutionBackward": "ConvolutionBackward",
@@ -26,7 +26,7 @@ IGNORED_ARGUMENTS = {"benchmark", "deterministic", "result3", "cudnn_enabled", "
 
 
 def canonical(name: str) -> str:
-    """AddmmBackward0 is AddmmBackward in old files."""
+    """The common name. Drops the number of a node: AddmmBackward0 is AddmmBackward in old files."""
     base = name.rstrip("0123456789") if "Backward" in name else name
     return SAME_OPERATOR.get(base, base)
 
@@ -42,5 +42,5 @@ _RANDOM = (
 
 
 def is_random(name: str) -> bool:
-    """Of an operator that draws numbers, and of its node, which uses them."""
+    """Whether an operator draws random numbers, or is the node of such an operator."""
     return re.fullmatch(_RANDOM, canonical(name).removesuffix("_")) is not None

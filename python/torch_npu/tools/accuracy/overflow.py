@@ -1,8 +1,7 @@
-"""`msaccucmp overflow`: the operators of a folder of dump files that overflowed, in the order of their time.
+"""`msaccucmp overflow`: lists the operators of a folder of dump files that overflowed, in the order of their time.
 
-An operator overflowed if a floating output holds a NaN or an infinity and no input does. Where only outputs were dumped, every
-operator with such an output is named.
-"""
+An operator has overflowed if a floating-point output contains NaN or infinity and no input does. If only outputs were dumped,
+every operator with such an output is listed."""
 
 from __future__ import annotations
 
@@ -36,7 +35,8 @@ def summary(value: Value) -> str:
 
 
 def overflow(path: Path, out: Path, count: int) -> tuple[str, int]:
-    """The text about the first `count` operators that overflowed, also written to a file, and how many there are."""
+    """Writes a text about the first `count` operators that overflowed to a file. Returns the text and the number of all such
+    operators."""
     found = [op for op in read_folder(path).ops if overflowed(op)]
     lines = [f"[Overflow] Find [{len(found)}] overflow ops. Will show the top {min(count, len(found))}."]
     for place, op in enumerate(found[:count], 1):

@@ -1,4 +1,4 @@
-"""What a dump holds, whatever its format: operators in the order of their execution, with lazily read values.
+"""A dump of any format: operators in the order of their execution. Their values are read when they are used.
 
 open_run(Path("model_npu.h5")), open_run(Path("dump/20261118120000"))       # AccuracyError with one sentence
 """
@@ -22,8 +22,8 @@ class Value:
     """An argument or result of an operator."""
 
     name: str  # "self", "tensors_0", "0"
-    path: str  # of the dataset, or the file and the place in it
-    type: str  # "float32", "bfloat16", ...; that of the tensor, not of the file
+    path: str  # the path of the dataset, or the file and the position in it
+    type: str  # "float32", "bfloat16", ...: the type of the tensor, which may differ from the type in the file
     shape: tuple[int, ...]
     load: Callable[[], np.ndarray]
     is_tensor: bool = True
@@ -31,7 +31,7 @@ class Value:
 
     @cached_property
     def digest(self) -> str:
-        """Equal for equal contents in equal shapes. Numbers of a half and a float are equal if their values are."""
+        """A hash that is equal for equal shapes and contents. Equal values in half and float precision have the same hash."""
         values = self.load()
         floating = values.dtype.kind == "f"
         text = np.ascontiguousarray(values.astype(np.float32) if floating and values.dtype.itemsize < 4 else values).tobytes()
@@ -39,20 +39,20 @@ class Value:
 
     @cached_property
     def text(self) -> str:
-        """Of a value that is no tensor."""
+        """The text of a value that is not a tensor."""
         return repr(self.load().tolist())
 
 
 @dataclass
 class Op:
     name: str
-    number: int  # the place in the order of execution as the dump numbers it
+    number: int  # the position in the order of execution, as the dump numbers it
     inputs: list[Value]
     outputs: list[Value]
-    path: str  # of the group or the file
-    kind: str = ""  # the type of the operator where it differs from its name
-    module: str = ""  # the module that ran it, where the dump says so
-    line: str = ""  # the Python line, where the dump says so
+    path: str  # the path of the group or file
+    kind: str = ""  # the type of the operator, if it differs from the name
+    module: str = ""  # the module that called it; "" if unknown
+    line: str = ""  # the Python line; "" if unknown
 
 
 @dataclass
@@ -79,7 +79,8 @@ def open_run(path: Path, version: int = 2) -> Run:
 
 
 def is_h5(path: Path) -> bool:
-    """By the first bytes; a name that ends in .h5 means one too, so that a damaged file is reported as such."""
+    """Whether the file is HDF5: by its first bytes, or by a name that ends in .h5, so that a damaged file is reported as
+    damaged."""
     if not path.is_file():
         return False
     try:

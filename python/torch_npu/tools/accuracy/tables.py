@@ -35,7 +35,7 @@ _HALF_LARGEST = 65504.0
 
 
 def h5_rows(result: Result, names: Sequence[str]) -> list[list[Any]]:
-    """The header and the rows of two HDF5 files."""
+    """The header and the rows for two HDF5 files."""
     rows: list[list[Any]] = [[*_H5_COLUMNS, *names, "CompareFailReason", "Verdict"]]
     for index, item, row in _values(result):
         name = item.mine.name if item.mine else NAN
@@ -78,7 +78,7 @@ def _facts(value: Value | None) -> list[Any]:
 
 
 def overflows(value: Value | None) -> str:
-    """YES if a float16 tensor holds an infinity, a NaN or its largest number."""
+    """YES if a float16 tensor contains infinity, NaN or the largest number of the type."""
     if value is None or value.type != "float16":
         return NAN
     values = np.abs(value.load().astype(np.float32))
@@ -122,7 +122,7 @@ def filtered(result: Result) -> list[tuple[int, Item, Row]]:
 
 
 def write_filtered(folder: Path, result: Result, rows: Sequence[Sequence[Any]]) -> int:
-    """`filtered_result.csv` and copies of its tensors. Returns the number of rows."""
+    """Writes `filtered_result.csv` and copies of the tensors in it. Returns the number of rows."""
     chosen = filtered(result)
     paths = {row.mine.path for _, _, row in chosen if row.mine}
     try:
@@ -138,7 +138,7 @@ def write_filtered(folder: Path, result: Result, rows: Sequence[Sequence[Any]]) 
 
 
 def element_rows(mine: Value, golden: Value, lines: int) -> list[list[Any]]:
-    """Element by element: index, both values, absolute and relative error."""
+    """A row for each element: index, both values, absolute and relative error."""
     left, right = mine.load().reshape(-1), golden.load().reshape(-1)
     rows: list[list[Any]] = [["Index", "NPUDump", "GroundTruth", "AbsoluteError", "RelativeError"]]
     errors = np.abs(left.astype(np.float64) - right.astype(np.float64))
@@ -155,6 +155,6 @@ def top_elements(rows: Sequence[Sequence[Any]], count: int) -> list[Sequence[Any
 
 
 def described(op: Op) -> str:
-    """`mm (number 12, module layer.0, train.py:8)`."""
+    """A text such as `mm (number 12, module layer.0, train.py:8)`."""
     known = [f"number {op.number}", f"module {op.module}" if op.module else "", op.line]
     return f"{op.kind + ' ' if op.kind else ''}{op.name} ({', '.join(filter(None, known))})"

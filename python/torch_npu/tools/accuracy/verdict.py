@@ -2,11 +2,10 @@
 
     judge(mine, golden, "float16", "float32").state        # "pass", "warning" or "error"
 
-The error of an element is measured in units of its type: `|mine - golden| / (eps * (|golden| + rms(golden)))`, with eps of the
-coarser type. The root mean square in it allows for cancellation within sums. Fill values, such as those of an attention mask, are
-left out of it, because they would hide every error. Elements that are NaN or infinite must be so in both tensors. Integers and
-bools must be equal.
-"""
+The error of an element is measured in units of its type: `|mine - golden| / (eps * (|golden| + rms(golden)))`, with the eps of
+the coarser type. The root mean square (rms) allows for cancellation within sums. It leaves out fill values, such as the large
+numbers of an attention mask, because they would hide every error. An element that is NaN or infinite in one tensor must be the
+same in the other. Integers and bools must be equal."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from .metrics import as_floats
 
-# type -> (eps, units up to which it is a pass, units up to which it is a warning)
+# type -> (eps, largest error in units for "pass", largest error in units for "warning")
 LIMITS: dict[str, tuple[float, float, float]] = {
     "float64": (2.0**-52, 1024, 1 << 20),
     "float32": (2.0**-23, 64, 1024),
@@ -29,15 +28,15 @@ _PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64
 STATES = ("pass", "warning", "error")
 _FILL = 1 / 256
 _SENTINEL = 1e30
-_LOG2_BUCKETS = 24  # of the histogram: below 1 unit, 1 to 2, 2 to 4, ...
+_LOG2_BUCKETS = 24  # bins of the histogram: below 1 unit, 1 to 2, 2 to 4, ...
 
 
 @dataclass(frozen=True)
 class Judgement:
     state: str  # one of STATES
-    units: float  # the largest error in units of the type; infinite where NaN or infinity stands in one tensor only
+    units: float  # the largest error in units of the type; infinite if NaN or infinity is in one tensor only
     reason: str
-    histogram: tuple[int, ...] = ()  # elements by log2 of their error in units
+    histogram: tuple[int, ...] = ()  # number of elements by log2 of their error in units
 
     @property
     def agrees(self) -> bool:
@@ -45,7 +44,7 @@ class Judgement:
 
 
 def coarser(mine: str, golden: str) -> str | None:
-    """The type with the larger eps, or None if one of them is not floating."""
+    """The type with the larger eps; None if one of the types is not a floating-point type."""
     names = [_PARTS.get(name, name) for name in (mine, golden)]
     floating = [name for name in names if name in LIMITS]
     return max(floating, key=lambda name: LIMITS[name][0]) if len(floating) == 2 else None
@@ -64,7 +63,7 @@ def judge(mine: np.ndarray, golden: np.ndarray, my_type: str, golden_type: str) 
     if not same.all():
         return Judgement("error", np.inf, _unlike(left, right, ~same))
     if left.size and not known.any():
-        return Judgement("warning", 0.0, "no element is finite in either tensor, so agreement means little")
+        return Judgement("warning", 0.0, "no element is finite in both tensors, so nothing was compared")
     left, right = left[known], right[known]
     eps, passing, warning = LIMITS[kind]
     with np.errstate(all="ignore"):
@@ -79,8 +78,8 @@ def judge(mine: np.ndarray, golden: np.ndarray, my_type: str, golden_type: str) 
 
 
 def _without_fills(values: np.ndarray, eps: float) -> np.ndarray:
-    """Without clusters of values, equal up to 1 %, that are far beyond all others: negative and 256 times larger, or so large
-    that the precision of the type ends above the others."""
+    """The values without fill values. Fill values are clusters of values, equal up to 1 %, that are far beyond all others:
+    negative and 256 times larger, or so large that the precision of the type is coarser than all others."""
     while values.size:
         sizes = np.abs(values)
         largest = sizes.max()

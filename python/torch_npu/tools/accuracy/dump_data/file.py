@@ -1,13 +1,13 @@
 """Dump files of single operators: reading, writing, names.
 
     write(Path("Add.add.3.0.1700000000000000"), OpDump("add", inputs=[Block.of(x)], outputs=[Block.of(y, "bfloat16")]))
-    dump = read(path)                       # DumpError with one sentence for anything else than such a file
+    dump = read(path)                       # DumpError with one sentence if it is not a dump file
     dump.outputs[0].values()                # numpy; bfloat16 as float32
     parse_name("Add.add.3.0.1700000000000000")
 
-Layout of version 2: the length of the header (8 bytes, little-endian), the header (message.py), the blocks of inputs, outputs,
-buffers and workspaces one after the other, with the sizes in the header. Version 1 is one message that holds the data itself.
-"""
+A file of version 2 holds the length of the header (8 bytes, little-endian), the header (message.py), and then the blocks of
+inputs, outputs, buffers and workspaces. The header has the sizes of the blocks. A file of version 1 is one message that also
+holds the data."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _UNWANTED = re.compile(r"[./\\ ]")
 
 
 class DumpError(ValueError):
-    """One sentence with the name of the file."""
+    """A failure, as one sentence with the name of the file."""
 
 
 @dataclass
 class Block:
-    """A tensor of an operator as it is in a file."""
+    """A tensor of an operator, in the form of the file."""
 
     data: bytes
     data_type: int = 0  # types.DATA_TYPES
@@ -48,7 +48,7 @@ class Block:
 
     @staticmethod
     def of(values: np.ndarray, type_name: str | None = None, format: str = "ND") -> Block:
-        """`type_name` is needed where numpy lacks the type: "bfloat16" for float32 values."""
+        """`type_name` is needed for a type that numpy lacks, such as "bfloat16" for float32 values."""
         name = type_name or values.dtype.name
         if name not in types.TYPE_NUMBERS:
             raise ValueError(f"a dump file cannot hold the data type {name}; it can hold {', '.join(types.TYPE_NUMBERS)}")
@@ -73,7 +73,7 @@ class OpDump:
 
 @dataclass(frozen=True)
 class Name:
-    """The parts of `type.name.task[.stream].time`. Further numbers may stand before the time."""
+    """The parts of a name `type.name.task[.stream].time`. More numbers may come before the time."""
 
     type: str
     name: str
@@ -88,7 +88,7 @@ def file_name(op_type: str, op_name: str, task: int, stream: int, microseconds: 
 
 
 def parse_name(name: str) -> Name | None:
-    """None if the name is not that of a dump file."""
+    """The parts of the name of a dump file; None for other names."""
     found = _NAME.fullmatch(name)
     numbers = [int(number) for number in found["numbers"].split(".")] if found else []
     if found is None or len(numbers) < 2:
@@ -122,7 +122,7 @@ def _describe(message: Any, block: Block) -> None:
 
 
 def write(path: str | os.PathLike[str], dump: OpDump) -> None:
-    """Writes a file by renaming a complete one. OSError if that fails; nothing remains then."""
+    """Writes a complete file under another name and renames it. OSError if that fails; then no file remains."""
     path = Path(path)
     part = path.with_name(f".{path.name}.part")
     try:
@@ -148,17 +148,17 @@ def _parse(path: Path, text: bytes, version: int) -> Any:
         header.ParseFromString(text)
     except DecodeError:
         advice = f"if it has another version, give -v {3 - version}"
-        raise DumpError(f"{path} is no dump file of version {version}: its header cannot be decoded; {advice}") from None
+        raise DumpError(f"{path} is not a dump file of version {version}: its header cannot be decoded; {advice}") from None
     return header
 
 
 def _decode(path: Path, data: bytes) -> OpDump:
     if len(data) < _LENGTH.size:
-        raise DumpError(f"{path} is cut off or no dump file of an operator: it has {len(data)} bytes")
+        raise DumpError(f"{path} is truncated or not a dump file of an operator: it has only {len(data)} bytes")
     length = _LENGTH.unpack_from(data)[0]
     if length > len(data) - _LENGTH.size:
         raise DumpError(
-            f"{path} is cut off or no dump file of version 2: its header should have {length} bytes, the file has {len(data)}; "
+            f"{path} is truncated or not a dump file of version 2: its header needs {length} bytes, the file has {len(data)}; "
             "if it is of version 1, give -v 1"
         )
     begin = _LENGTH.size + length
@@ -166,7 +166,7 @@ def _decode(path: Path, data: bytes) -> OpDump:
     parts = [*header.input, *header.output, *header.buffer, *header.space]
     end = begin + sum(part.size for part in parts)
     if end != len(data):
-        raise DumpError(f"{path} is cut off or damaged: its header promises {end} bytes, the file has {len(data)}")
+        raise DumpError(f"{path} is truncated or damaged: its header describes {end} bytes, but the file has {len(data)}")
     pieces = []
     for part in parts:
         pieces.append(data[begin : begin + part.size])
@@ -177,7 +177,7 @@ def _decode(path: Path, data: bytes) -> OpDump:
 def _decode_whole(path: Path, data: bytes) -> OpDump:
     header = _parse(path, data, 1)
     if not header.input and not header.output:
-        raise DumpError(f"{path} is no dump file of version 1: it holds no input and no output")
+        raise DumpError(f"{path} is not a dump file of version 1: it holds no input and no output")
     return _of_header(header, [part.data for part in (*header.input, *header.output, *header.buffer, *header.space)])
 
 

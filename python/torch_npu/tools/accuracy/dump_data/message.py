@@ -4,8 +4,8 @@
     header.output.add(data_type=1, format=2, size=16).shape.dim.extend([4])
     header.SerializeToString()
 
-The descriptor is built from FIELDS, so no generated module has to match the installed version of protobuf. Numbers and types are
-those of the public readers of such files. The enums are int32 here, so a number that is not listed stays as it is.
+The descriptor is built from FIELDS at run time. So there is no generated module that must match the installed version of
+protobuf. Numbers and types are those of the public readers of such files. The enums are int32 here, so unknown numbers are kept.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _class() -> Any:
                 field.type, field.type_name = field_type.TYPE_MESSAGE, f".{_PACKAGE}.{base}"
             else:
                 field.type = getattr(field_type, f"TYPE_{base.upper()}")
-    pool = descriptor_pool.DescriptorPool()  # not the default one, where a vendor's module may have the same names
+    pool = descriptor_pool.DescriptorPool()  # not the default pool, in which a module of the vendor may use the same names
     pool.Add(file) if hasattr(pool, "Add") else pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.DumpData"))
 

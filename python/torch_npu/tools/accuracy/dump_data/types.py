@@ -1,6 +1,6 @@
-"""Data types and formats of dump files, by their numbers, and the values of a tensor as a numpy array.
+"""The numbers of data types and formats in dump files, and the conversion of tensors to and from numpy arrays.
 
-bfloat16 has no type in numpy. Its values are read as float32, which holds each of them exactly. `to_bytes` rounds to even.
+numpy has no bfloat16. Its values are read as float32, which is exact. `to_bytes` rounds to nearest even.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def format_name(number: int) -> str:
 
 
 def from_bytes(data: bytes | memoryview, data_type: int, shape: Sequence[int]) -> np.ndarray:
-    """The values in the shape, or flat if the shape has another number of elements. ValueError for a type that is not listed or
-    for bytes that are no whole number of elements."""
+    """The values in the given shape, or flat if the shape has another number of elements. ValueError for an unknown type, or if
+    the bytes are not a whole number of elements."""
     if data_type not in DATA_TYPES:
         raise ValueError(f"its values have the data type {data_type}, which this tool cannot read")
     kind = np.dtype(DATA_TYPES[data_type][1])
@@ -70,7 +70,7 @@ def from_bytes(data: bytes | memoryview, data_type: int, shape: Sequence[int]) -
 
 
 def to_bytes(values: np.ndarray, name: str | None = None) -> bytes:
-    """The bytes in a dump file of an array; `name` is its type if numpy lacks it (bfloat16)."""
+    """The bytes of an array in a dump file. `name` is the data type if numpy lacks it (bfloat16)."""
     if name != "bfloat16":
         return np.ascontiguousarray(values).tobytes()
     bits = np.ascontiguousarray(values, "<f4").view("<u4")
