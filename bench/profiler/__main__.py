@@ -1,4 +1,4 @@
-"""What records of the device cost: the same work recorded and not recorded, in one process.
+"""The cost of records of the device: compares the same work with and without recording, in one process.
 
     scripts/bench profiler                          every case
     scripts/bench profiler --case 'ResNet-18'       the cases whose names begin with it
@@ -6,9 +6,9 @@
     scripts/bench profiler --clock thread           time of the launching thread, or with cpu of all threads: for a loaded machine
     scripts/bench profiler --json results.json      also writes the numbers there
 
-Blocks alternate in the order A B B A. `off / off` compares two blocks without records: the noise of the run. `records` keeps
-them in memory, as torch_npu.profiler does; `PROF_*` also writes them while the program runs, as torch.npu.profile does.
-Recording starts before a block and stops after it, outside of the measured time; the thread that writes runs during the block.
+Blocks alternate in the order A B B A. `off / off` compares two blocks without records and shows the noise of the run. `records`
+keeps records in memory, as torch_npu.profiler does. `PROF_*` also writes them while the program runs, as torch.npu.profile does.
+Recording starts before a block and stops after it, outside of the measured time. The thread that writes runs during the block.
 The exit status is 1 if a bar is missed: 1 us for an operator, 5 % for a step.
 """
 

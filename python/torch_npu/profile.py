@@ -1,12 +1,11 @@
-"""python -m torch_npu.profile script.py ARGUMENTS: profiles a program as it is, and says what slows it down.
+"""python -m torch_npu.profile script.py ARGUMENTS: profiles an unchanged program and prints the causes of lost time.
 
     python -m torch_npu.profile train.py --epochs 1
     python -m torch_npu.profile --out traces --no-stack -m package.module
 
-Writes OUT/*_ascend_pt with all results and advice.html in it, and prints the findings. The exit status is that of the program. A
-program that fails, or that Ctrl-C or SIGTERM ends, has a result with what it ran until then. The records are kept in memory until
-the program ends: profile a few steps.
-"""
+Writes all results and advice.html to OUT/*_ascend_pt, and prints the findings. The exit status is that of the program. If the
+program fails, or Ctrl-C or SIGTERM ends it, the result covers the time until then. The records stay in memory until the program
+ends, so profile only a few steps."""
 
 from __future__ import annotations
 
@@ -57,8 +56,8 @@ def advise(folder: Path) -> None:
 
 
 def end_by_exception() -> Any:
-    """Makes SIGTERM a SystemExit, and returns the handler before. A child of the program ends by the signal, as it does without a
-    profile. Python forgets signals that arrive during a fork, so the signal waits until the child has its handler."""
+    """Makes SIGTERM raise SystemExit, and returns the old handler. A child of the program still ends by the signal, as it does
+    without a profile. Python loses signals that arrive during a fork, so SIGTERM is blocked until the child has its handler."""
     masks = threading.local()
 
     def raise_exit(number: int, frame: object) -> None:
@@ -80,8 +79,8 @@ def end_by_exception() -> Any:
 
 
 def record(options: Any) -> tuple[Path, int]:
-    """Runs the program. Returns the folder of the result and the status of the program. A process that the program forked ends
-    here without a result."""
+    """Runs the program. Returns the folder of the result and the exit status of the program. A process that the program forked
+    exits here and writes no result."""
     from .profiler import profile, tensorboard_trace_handler
 
     process = os.getpid()
@@ -113,10 +112,10 @@ def record(options: Any) -> tuple[Path, int]:
         signal.signal(signal.SIGTERM, old_handler)
     if os.getpid() != process:
         sys.stdout.flush(), sys.stderr.flush()
-        os._exit(status)  # the end of Python waits for threads of torch's profiler, which a fork does not copy
+        os._exit(status)  # a normal exit would wait for threads of torch's profiler, which do not exist in the child
     try:
         prof.stop()
-    except RuntimeError as error:  # of a task of the device, after the last call that would have raised it
+    except RuntimeError as error:  # the failure of a task that no call of the program has raised
         print(f"torch_npu.profile: {error}", file=sys.stderr)
         status = status or 1
     [folder] = set(options.out.glob(f"{worker}_*_ascend_pt")) - before

@@ -130,7 +130,7 @@ def test_bad_settings_are_named(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"activities": ["cpu"]}, r"activities must be of ProfilerActivity\.CPU and ProfilerActivity\.NPU"),
+        ({"activities": ["cpu"]}, r"activities must be a list of ProfilerActivity\.CPU and ProfilerActivity\.NPU"),
         ({"schedule": 3}, "schedule must be callable, not 3"),
         ({"experimental_config": {}}, r"must be a torch_npu\.profiler\._ExperimentalConfig"),
     ],

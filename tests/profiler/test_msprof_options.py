@@ -1,4 +1,4 @@
-"""Options of the command msprof, and folders that it cannot read or write."""
+"""Options of the command msprof, and folders that cannot be read or written."""
 
 import csv
 import json
@@ -75,7 +75,7 @@ def test_parse_only_reads(folder, capsys):
 
 
 @pytest.mark.parametrize("option", ["--application=x", "--query=on", "--analyze=on", "--reports=x.json"])
-def test_what_is_not_offered_says_so_in_a_sentence(option, folder, capsys):
+def test_an_option_that_is_not_offered_prints_a_sentence(option, folder, capsys):
     assert msprof.main(["--export=on", f"--output={folder}", option]) == 1
     error = capsys.readouterr().err
     assert error.startswith(f"msprof: {option.partition('=')[0]} is not offered: ") and error.count("\n") == 1
@@ -94,7 +94,7 @@ def test_wrong_options_stop_the_command(option, folder, capsys):
 
 
 def test_a_folder_without_records_is_named(tmp_path, capsys):
-    for path, message in ((tmp_path, "holds no folder PROF_* with records"), (tmp_path / "none", "is not a folder")):
+    for path, message in ((tmp_path, "contains no folder PROF_* with records"), (tmp_path / "none", "is not a folder")):
         assert msprof.main(["--export=on", f"--output={path}"]) == 1
         assert message in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Each rule of the advisor finds what a small program does, and names the Python line that does it."""
+"""Each rule of the advisor finds its cause in a small program, and names the Python line of the cause."""
 
 import inspect
 import json
@@ -29,7 +29,7 @@ def of_kind(found, kind):
 
 
 def line_of(program, text):
-    """The line that a finding must name: the one of the program that contains the text."""
+    """The place that a finding must name: the line of the program that contains the text."""
     lines, first = inspect.getsourcelines(program)
     [offset] = [number for number, line in enumerate(lines) if text in line]
     return f"{Path(__file__).name}:{first + offset} {program.__name__}"
@@ -79,7 +79,7 @@ def test_copies_to_contiguous_memory_are_found(tmp_path):
     assert finding.count == 4
 
 
-def test_conversions_of_data_types_are_no_copies_to_contiguous_memory(tmp_path):
+def test_conversions_of_data_types_do_not_count_as_contiguous_copies(tmp_path):
     x = torch.ones(300, 200, device=DEVICE)
 
     def program():
@@ -193,7 +193,7 @@ def test_short_kernels_are_found_and_a_graph_is_advised(tmp_path):
     assert finding.count >= 75 and "NPUGraph" in finding.advice
 
 
-def test_long_kernels_are_no_small_launches():
+def test_long_kernels_do_not_count_as_small_launches():
     tasks = [Task("aclnnMm", start_ns=MS * number, end_ns=MS * number + MS // 2) for number in range(200)]
     assert of_kind(findings.examine(Records(tasks=tasks)), "small launches") is None
 

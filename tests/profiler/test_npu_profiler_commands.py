@@ -1,4 +1,4 @@
-"""Profiles without a change of the program, and profiles that start while it runs."""
+"""Profiles of unchanged programs, and profiles that start while a program runs."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_wrong_calls_of_the_command_are_named(child, tmp_path):
 
 
 def test_a_program_that_is_terminated_has_a_result(child, tmp_path):
-    """A process that the program made ends by the signal, as it does without a profile."""
+    """SIGTERM ends a child of the program, as it does without a profile."""
     (tmp_path / "s.py").write_text(
         "import os, signal, time, torch\n"
         "torch.ones(2).npu().sin()\n"
@@ -110,7 +110,7 @@ DYNAMIC = """
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_an_environment_variable_profiles_steps_of_the_optimizer(child, tmp_path, steps):
-    """The first optimizer ends the steps. What was recorded when the program ends is written."""
+    """The first optimizer ends the steps. A recording that is active at the end of the program is written."""
     done = child(DYNAMIC, tmp_path, steps, PROF_CONFIG_PATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     [folder] = (tmp_path / "out").iterdir()
@@ -130,7 +130,7 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_program(child, tmp_pa
     ("change", "message"),
     [
         ({"active": 0}, "active must be a whole number of at least 1, but is 0"),
-        ({"activities": ["GPU"]}, "activities are CPU and NPU, not 'GPU'"),
+        ({"activities": ["GPU"]}, "activities may be CPU and NPU, not 'GPU'"),
         ({"experimental_config": {"aic_metrics": "SPEED"}}, "aic_metrics must be one of"),
         ({"prof_dir": "/dev/null/x"}, "cannot be made"),
         ({"prof_dir": 5}, "prof_dir must be a text, but is 5"),
@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_program(child, tmp_pa
         ({"is_rank": True, "rank_list": 5}, "rank_list must be a list, but is 5"),
         ({"analyse": "false"}, "analyse must be true or false, but is 'false'"),
         ({"active": True}, "active must be a whole number, but is True"),
-        ([], "it must hold a JSON object"),
+        ([], "it must contain a JSON object"),
     ],
 )
 def test_wrong_settings_of_a_dynamic_profile_are_a_warning(change, message, tmp_path, monkeypatch):
@@ -215,7 +215,7 @@ def test_a_file_that_vanishes_does_not_stop_a_training(tmp_path, monkeypatch):
     monkeypatch.setattr(dynamic, "_SECONDS", 0)
     dynamic.init(str(tmp_path))
     first = (tmp_path / "profiler_config.json").stat().st_mtime_ns
-    dynamic.init(str(tmp_path))  # another rank: the file stays as it is
+    dynamic.init(str(tmp_path))  # a second rank does not change the file
     assert (tmp_path / "profiler_config.json").stat().st_mtime_ns == first
     (tmp_path / "profiler_config.json").unlink()
     dynamic.step()

@@ -1,4 +1,4 @@
-"""Results of torch_npu.profiler, torch.npu.profile, msprof and the advisor, on records made here and on real ones."""
+"""Results of torch_npu.profiler, torch.npu.profile, msprof and the advisor, for made-up records and for recorded programs."""
 
 import csv
 import gc
@@ -139,11 +139,11 @@ def test_a_database_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_bad_folders_are_named_in_one_sentence(tmp_path, capsys):
-    with pytest.raises(NotAProfile, match="holds no profile of torch_npu"):
+    with pytest.raises(NotAProfile, match="contains no profile of torch_npu"):
         read_any(tmp_path)
     with pytest.raises(NotAProfile, match="is not a folder"):
         read_any(tmp_path / "none")
-    with pytest.raises(NotAProfile, match="holds no folder"):
+    with pytest.raises(NotAProfile, match="contains no folder"):
         profiler.profiler.analyse(str(tmp_path))
     write_raw(tmp_path, made())
     info = tmp_path / "host" / "info.json"
@@ -230,9 +230,9 @@ def test_npu_profile_writes_a_folder(tmp_path):
 
 def test_profiles_of_npu_do_not_nest_and_end_in_order(tmp_path):
     outer, inner = torch.npu.profile(str(tmp_path)), torch.npu.profile(str(tmp_path))
-    with outer, pytest.raises(RuntimeError, match="a profile is open already"):
+    with outer, pytest.raises(RuntimeError, match="a profile is already open"):
         inner.__enter__()
-    with pytest.raises(RuntimeError, match="prof_stop: nothing is recorded"):
+    with pytest.raises(RuntimeError, match="prof_stop: no recording is active"):
         torch.npu.prof_stop()
     with pytest.raises(RuntimeError, match=r"call prof_init\(path\) first"):
         torch.npu.prof_start()
@@ -317,7 +317,7 @@ def test_settings_and_metadata_are_stored_and_used_again(tmp_path):
     assert "main_mem_read_bw" in rows(output / "kernel_details.csv")[0]
     assert "aclnnSin" in {row["kernel_name"] for row in rows(output / "task_time.csv")}
     (folder / "profiler_info_0.json").write_text("{}")
-    with pytest.raises(NotAProfile, match="is damaged, or of another version"):
+    with pytest.raises(NotAProfile, match="is damaged or of another version"):
         profiler.profiler.analyse(str(tmp_path))
 
 
@@ -344,7 +344,7 @@ def test_memory_is_recorded_with_the_operator_that_allocates(tmp_path):
 
 
 def test_times_keep_their_last_digits(tmp_path):
-    """A float of microseconds since 1970 is exact to a quarter of a microsecond only."""
+    """Times are exact to a nanosecond. A float of microseconds since 1970 would be exact only to a quarter of a microsecond."""
     start = 1_795_033_580_314_951_117
     write_ascend_pt(tmp_path / "x_ascend_pt", Records(tasks=[Task("aclnnAdd", start_ns=start, end_ns=start + 1)]),
                     _ExperimentalConfig())  # fmt: skip

@@ -1,4 +1,4 @@
-"""Profilers that are interrupted or nested, ranges with odd names, and records that are damaged or hostile."""
+"""Interrupted and nested profilers, ranges with unusual names, and damaged or hostile records."""
 
 import json
 import sys
@@ -81,7 +81,7 @@ def test_a_range_of_the_user_with_the_name_of_a_step_is_a_range(tmp_path):
     assert "ProfilerStep#x" in path.read_text()
 
 
-def test_a_range_may_be_entered_inside_of_itself():
+def test_a_range_object_may_be_entered_again_in_its_block():
     with profile(experimental_config=_ExperimentalConfig(mstx=True)) as prof:
         within = torch.npu.mstx.annotate("again")
         with within, within:
@@ -157,7 +157,7 @@ def test_settings_of_a_wrong_type_are_damage(field, value, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("line", ["[1]\n", "null\n", "[" * 100_000 + "\n", "{}\n"], ids=["list", "null", "deep", "empty"])
-def test_a_line_that_is_no_record_is_damage(line, tmp_path, capsys):
+def test_a_line_that_is_not_a_record_is_damage(line, tmp_path, capsys):
     write_records(tmp_path)
     (tmp_path / "host" / "steps.jsonl").write_text(line)
     assert run_commands(tmp_path) == [1] * 5
@@ -165,7 +165,7 @@ def test_a_line_that_is_no_record_is_damage(line, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", [b"\xff\xc9", b"\\ud800", b"\\udfff \\ud83d\\ude00"], ids=["bytes", "half", "half and whole"])
-def test_a_name_that_is_no_unicode_is_shown_without_what_is_wrong(name, tmp_path):
+def test_invalid_characters_of_a_name_are_replaced(name, tmp_path):
     write_records(tmp_path)
     path = tmp_path / "device_0" / "tasks.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"a,b"', b'"before ' + name + b' after"'))
@@ -225,7 +225,7 @@ def test_a_program_that_forks_or_fails_at_its_end_has_a_result(end, status, chil
 
 
 def test_functions_that_are_freed_while_they_are_profiled_end_no_profile(tmp_path):
-    """Torch's names of them are other bytes by then."""
+    """When the profile ends, torch's pointers to the names lead to other bytes."""
     x, others = torch.ones(2, device="npu"), []
     with profile(with_stack=True, on_trace_ready=profiler.tensorboard_trace_handler(tmp_path)):
         for number in range(300):

@@ -22,10 +22,10 @@ def names(prof):
 @pytest.mark.parametrize("call", ["stop", "step"])
 def test_a_profiler_that_does_not_run_says_so(call):
     prof = profile()
-    with pytest.raises(RuntimeError, match=rf"profile\.{call}: this profiler does not run; call start\(\) first"):
+    with pytest.raises(RuntimeError, match=rf"profile\.{call}: this profiler is not running; call start\(\) first"):
         getattr(prof, call)()
     prof.start()
-    with pytest.raises(RuntimeError, match=r"profile\.start: this profiler runs already; call stop\(\) first"):
+    with pytest.raises(RuntimeError, match=r"profile\.start: this profiler is already running; call stop\(\) first"):
         prof.start()
     torch.ones(2, device="npu").sin()
     prof.stop()
@@ -60,7 +60,7 @@ def test_an_error_inside_keeps_what_was_recorded(error, tmp_path):
 
 @pytest.mark.parametrize("made", ["torch_npu", "torch", "autograd", "npu"])
 def test_an_error_of_the_device_ends_the_recording_and_is_raised(made, child, tmp_path):
-    """The error is that of a task which fails after the last call of the block."""
+    """The error comes from a task that fails after the last call of the block."""
     program = """
         import sys, torch, torch_npu
         from torch_npu import profiler
@@ -132,7 +132,7 @@ def test_a_full_disk_is_named_and_the_program_goes_on(child, tmp_path):
     assert records.calls and records.info["complete"] is False
 
 
-def test_what_a_killed_process_wrote_is_readable(child, tmp_path, capsys):
+def test_records_of_a_killed_process_can_be_read(child, tmp_path, capsys):
     program = """
         import os, signal, sys
         from pathlib import Path
@@ -185,7 +185,7 @@ def test_a_line_that_lacks_a_field_is_damage(tmp_path):
 
 
 def training(steps=4):
-    """Everything that a profile could change: values, order, random numbers and memory."""
+    """Runs a program. Returns everything that a profile could change: values, order, random numbers and memory."""
     torch.manual_seed(3)
     torch.npu.synchronize()
     torch.npu.empty_cache()
@@ -210,7 +210,7 @@ def training(steps=4):
     for step in range(steps):
         thread = threading.Thread(target=other_thread)
         thread.start()
-        thread.join()  # at once: peaks of memory depend on what lives at the same time
+        thread.join()  # read at once, because peaks depend on the tensors that exist at the same time
         x = torch.randn(8, 16, device=device)
         y = model(x)
         static.copy_(y.detach())

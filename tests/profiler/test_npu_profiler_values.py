@@ -1,4 +1,4 @@
-"""Values of the results: what did not fit, links of the database, memory, receives, and costs of findings."""
+"""Values of the results: lost records, links of the database, memory, receives, and costs of findings."""
 
 import csv
 import json
@@ -34,7 +34,7 @@ def of_kind(records, kind):
     return next((finding for finding in findings.examine(records) if finding.kind == kind), None)
 
 
-def test_what_did_not_fit_is_said_by_each_reader(tmp_path, capsys):
+def test_each_reader_reports_lost_records(tmp_path, capsys):
     write_raw(tmp_path, Records(tasks=[Task("aclnnAdd", start_ns=1, end_ns=2)], dropped=7, unfinished=2))
     again = read_raw(tmp_path)
     assert (again.dropped, again.unfinished) == (7, 2) and "complete" not in again.info
@@ -45,7 +45,7 @@ def test_what_did_not_fit_is_said_by_each_reader(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"dropped": 1}', '{"dropped": [], "unfinished": 0}', '{"dropped": NaN}'])
-def test_a_cut_end_is_a_program_that_ended(text, tmp_path):
+def test_a_cut_end_file_means_that_the_program_ended(text, tmp_path):
     write_raw(tmp_path, Records(tasks=[Task("aclnnAdd")]))
     (tmp_path / "host" / "end.json").write_text(text)
     assert read_raw(tmp_path).what_is_missing() == "the program ended while it was profiled"
@@ -95,10 +95,10 @@ def test_a_folder_that_cannot_be_written_is_named_before_the_profile(tmp_path, m
         profiler.tensorboard_trace_handler(str(tmp_path))
 
 
-def test_a_folder_of_another_program_is_no_profile(tmp_path):
+def test_a_folder_of_another_program_is_refused(tmp_path):
     (tmp_path / "host").mkdir()
     (tmp_path / "host" / "info.json").write_text("{}")
-    with pytest.raises(NotAProfile, match=r"holds no profile of torch_npu: .*info\.json has no version"):
+    with pytest.raises(NotAProfile, match=r"contains no profile of torch_npu: .*info\.json has no version"):
         read_raw(tmp_path)
 
 
@@ -150,7 +150,8 @@ def test_memory_whose_release_is_not_reported_has_a_row(tmp_path):
 
 
 def test_receives_are_the_bubble_of_a_step(tmp_path):
-    """A pipeline: 2 ms of computing, 3 ms of a receive with 1 ms of both, 1 ms of a send, a copy, and the rest idle."""
+    """A step of a pipeline: 2 ms computing, a receive of 3 ms of which 1 ms overlaps with computing, a send of 1 ms, a copy, idle
+    time."""
     tasks = [
         Task("aclrtMemcpyAsync", "copy", start_ns=0, end_ns=1 * MS),
         Task("aclrtStreamWaitEvent", "wait", start_ns=0, end_ns=1 * MS),
@@ -173,7 +174,7 @@ def test_receives_are_the_bubble_of_a_step(tmp_path):
     }
 
 
-def test_a_wait_of_a_stream_is_no_wait_of_the_host():
+def test_a_wait_of_a_stream_does_not_count_as_a_wait_of_the_host():
     records = Records(calls=[Call("aclrtStreamWaitEvent", 1, 0, 10), Call("aclrtMemcpyAsync", 1, 10, 20)])
     assert of_kind(records, "synchronisation") is None
     records.calls.append(Call("aclrtSynchronizeStreamWithTimeout", 1, 20, 50))
@@ -195,11 +196,11 @@ def test_an_operator_inside_of_itself_counts_once():
     assert of_kind(records, "synchronisation").cost_us == 100
 
 
-def test_a_copy_between_short_kernels_is_no_idle_time():
+def test_a_copy_between_short_kernels_does_not_count_as_idle_time():
     tasks = [Task("aclnnAdd", start_ns=number * 100_000, end_ns=number * 100_000 + 10_000) for number in range(101)]
     tasks.append(Task("aclrtMemcpyAsync", "copy", stream=2, start_ns=50_000, end_ns=5_000_000))
     cost = of_kind(Records(tasks=tasks), "small launches").cost_us
-    assert cost == 50 * 90 + 40  # 50 gaps after the copy, and the begin of the first one
+    assert cost == 50 * 90 + 40  # 50 gaps after the copy, and the beginning of the first gap
 
 
 def test_timing_an_operator_changes_no_argument():
@@ -213,9 +214,7 @@ def test_timing_an_operator_changes_no_argument():
 
 @pytest.mark.parametrize("activities", [profiler.ProfilerActivity.CPU, 5, [], "CPU"])
 def test_wrong_activities_are_named(activities):
-    with pytest.raises(
-        ValueError, match=r"activities must be of ProfilerActivity\.CPU and ProfilerActivity\.NPU, as a list, not"
-    ):
+    with pytest.raises(ValueError, match=r"activities must be a list of ProfilerActivity\.CPU and ProfilerActivity\.NPU, not"):
         profile(activities=activities)
 
 
@@ -250,12 +249,12 @@ def test_a_trace_of_torch_is_read_by_the_advisor(compressed, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"traceEvents": 1}', '{"traceEvents": [{"ph": "X", "cat": "kernel"}]}'])
-def test_a_file_that_is_no_trace_is_named(text, tmp_path, capsys):
+def test_a_file_that_is_not_a_trace_is_named(text, tmp_path, capsys):
     path = tmp_path / "x.pt.trace.json"
     path.write_text(text)
     for given in (path, tmp_path):
         assert advise.main([str(given)]) == 1
-        assert f"{path} is damaged, or no trace of torch.profiler" in capsys.readouterr().err
+        assert f"{path} is damaged, or is not a trace of torch.profiler" in capsys.readouterr().err
     path.rename(tmp_path / "x.txt")
     assert advise.main([str(tmp_path / "x.txt")]) == 1
     assert "is not a folder" in capsys.readouterr().err
@@ -314,7 +313,7 @@ def test_the_advisor_names_the_profile_that_it_reads(tmp_path, capsys):
     assert capsys.readouterr().err == f"profile: {tmp_path / '1_ascend_pt' / 'PROF_1'}\n"
 
 
-def test_copies_are_no_kernels_in_the_folder_of_a_torch_profiler(tmp_path):
+def test_copies_of_a_torch_profile_are_not_listed_as_kernels(tmp_path):
     both = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
     handler = profiler.tensorboard_trace_handler(str(tmp_path), "me")
     with torch.profiler.profile(activities=both, on_trace_ready=handler):

@@ -1,4 +1,4 @@
-"""torch.profiler and the profiler of autograd see the tasks of npu."""
+"""torch.profiler and torch.autograd.profiler record the tasks of npu."""
 
 import json
 import runpy
@@ -205,7 +205,7 @@ def test_a_table_is_sorted_by_a_column_of_npu(column):
 
 @pytest.mark.parametrize("order", ["of the documents", "right"])
 def test_a_gradient_that_is_set_to_none_leaves_nothing_to_the_optimizer(order):
-    """The samples of the documents call zero_grad between backward and step."""
+    """The published samples call zero_grad between backward and step."""
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
     before = model[0].weight.detach().clone()
@@ -236,5 +236,5 @@ def test_stacks_are_exported_with_times_of_npu(kind, tmp_path):
     assert any("test_stacks_are_exported" in line and int(line.split()[-1]) > 0 for line in lines)
     with pytest.raises(ValueError, match="self_cpu_time_total"):
         prof.export_stacks(str(tmp_path / "stacks.txt"), "speed")
-    with pytest.raises(RuntimeError, match="export_stacks: there are no stacks; give profile with_stack=True"):
+    with pytest.raises(RuntimeError, match=r"export_stacks: there are no stacks; record first, with profile\(with_stack=True\)"):
         torch_npu.profiler.profile().export_stacks(str(tmp_path / "stacks.txt"))

@@ -39,26 +39,26 @@ def test_a_path_that_cannot_be_written_is_named(tmp_path):
 def test_wrong_orders_are_named(tmp_path):
     for call, message in (
         (torch.npu.prof_start, r"call prof_init\(path\) first"),
-        (torch.npu.prof_stop, "nothing is recorded"),
+        (torch.npu.prof_stop, "no recording is active"),
         (torch.npu.prof_finalize, r"call prof_init\(path\) first"),
         (torch.npu.iteration_start, r"call prof_start\(\) first"),
     ):
         with pytest.raises(RuntimeError, match=message):
             call()
     torch.npu.prof_init(str(tmp_path))
-    with pytest.raises(RuntimeError, match="a profile is open already"):
+    with pytest.raises(RuntimeError, match="a profile is already open"):
         torch.npu.prof_init(str(tmp_path))
     with pytest.raises(ValueError, match="aicore_metrics must be 0, 1, 2, 3, 4 or 255"):
         torch.npu.prof_start(2, 9)
     torch.npu.prof_start()
-    with pytest.raises(RuntimeError, match="recorded already"):
+    with pytest.raises(RuntimeError, match="a recording is already active"):
         torch.npu.prof_start()
     with pytest.raises(RuntimeError, match="iteration_end was called without iteration_start"):
         torch.npu.iteration_end()
     torch.npu.iteration_start()
     with pytest.raises(RuntimeError, match="iteration_start was called twice"):
         torch.npu.iteration_start()
-    torch.npu.prof_finalize()  # stops, too
+    torch.npu.prof_finalize()  # also stops the recording
     [folder] = tmp_path.iterdir()
     assert "complete" not in read_raw(folder).info
 

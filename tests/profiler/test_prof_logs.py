@@ -1,4 +1,4 @@
-"""Lines of the log about operators: what the published reader of OP_INFO relies on, and our own reader."""
+"""Lines of the log about operators: their form, the published reader of such lines, and our own reader."""
 
 import os
 import re
@@ -52,7 +52,7 @@ def test_each_signature_has_one_line_of_the_published_form(trained):
     assert ("Convolution", "2,3,8,8") in {
         (kind, (re.search(r"\[([\d,]*)\]\s", f"{rest} ") or [0, ""])[1]) for kind, rest in signatures
     }
-    assert set(lines) <= set(printed)  # both destinations at once
+    assert set(lines) <= set(printed)  # the lines go to the log and to stdout
 
 
 def test_a_later_signature_is_followed_by_a_note_without_the_marker(trained):

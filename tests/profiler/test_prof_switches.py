@@ -1,4 +1,4 @@
-"""Each switch and metric of torch.npu.profileConfig: what is in PROF_*, and in what msprof makes of it."""
+"""Each switch and metric of torch.npu.profileConfig: its records in PROF_*, and its columns in the results of msprof."""
 
 import csv
 import json
@@ -42,7 +42,7 @@ def only(name):
 
 
 def found(folder):
-    """Which kinds of records a folder has."""
+    """The kinds of records in a folder."""
     records = read_raw(folder)
     kernels = [task for task in records.tasks if task.kind == KERNEL]
     kinds = {"calls": records.calls, "steps": records.steps}
@@ -68,11 +68,11 @@ def rows(path):
         ("ACL_PROF_TRAINING_TRACE", {"steps"}),
     ],
 )
-def test_a_switch_records_its_own_kind_alone(switch, kinds, tmp_path):
+def test_a_switch_records_only_its_own_kind(switch, kinds, tmp_path):
     assert found(recorded(tmp_path, only(switch))) == kinds
 
 
-def test_hccl_trace_records_collectives_alone(child, tmp_path):
+def test_hccl_trace_records_only_collectives(child, tmp_path):
     program = """
         import sys, torch, torch_npu
         import torch.distributed as dist
@@ -92,7 +92,7 @@ def test_hccl_trace_records_collectives_alone(child, tmp_path):
     assert "collectives" not in found(next(tmp_path.glob("off/PROF_*")))
 
 
-def test_the_defaults_are_those_of_the_documents(tmp_path):
+def test_the_defaults_match_the_documents(tmp_path):
     config, defaults = torch.npu.profileConfig(), (True, True, True, True, False, True, False)
     assert tuple(getattr(config, switch) for switch in SWITCHES) == defaults
     explicit = torch.npu.profileConfig(**dict(zip(SWITCHES, defaults, strict=True)), aiCoreMetricsType=0)

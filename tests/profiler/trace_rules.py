@@ -1,4 +1,4 @@
-"""The rules of the public Trace Event format that viewers rely on."""
+"""Checks the rules of the public Trace Event format that viewers rely on."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ def read(path):
 
 
 def check(events):
-    """Fails for an event that a viewer would misplace or drop. Returns the numbers of X events and of flows."""
+    """Fails for an event that a viewer would draw at a wrong place or drop. Returns the numbers of X events and of flows."""
     bars, starts, ends = {}, {}, {}
     for event in events:
         if event["ph"] == "M":
@@ -51,7 +51,7 @@ def begin_and_end(bar):
 
 
 def inside(event, bar):
-    """Times are rounded to a nanosecond."""
+    """Whether the event begins during the bar. Times are rounded to a nanosecond."""
     begin, end = begin_and_end(bar)
     return begin - 1 <= nanoseconds(event["ts"]) <= end + 1
 

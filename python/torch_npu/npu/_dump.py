@@ -1,4 +1,4 @@
-"""Dumps of operators by the device library, into files that `msaccucmp convert` and `compare` read.
+"""Dumps of operators. The device library writes files that `msaccucmp convert` and `msaccucmp compare` read.
 
     torch.npu.init_dump()
     torch.npu.set_dump("./dump.json")     # {"dump": {"dump_path": "./output", "dump_mode": "all", "dump_op_switch": "on"}}
@@ -17,16 +17,16 @@ from ._lazy import _lazy_init
 
 
 def init_dump() -> None:
-    """Prepares a dump. RuntimeError if one is prepared already."""
+    """Prepares a dump. RuntimeError if a dump is already prepared."""
     _lazy_init()
     _C._init_dump()
 
 
 def set_dump(cfg_file: str | os.PathLike[str]) -> None:
-    """Begins a dump of the operators that are launched from now on, as the JSON file says. Needs init_dump()."""
+    """Begins to dump the operators that are launched from now on. The JSON file holds the settings. Call init_dump() first."""
     path = os.fspath(cfg_file)
     if not isinstance(path, str):
-        raise TypeError(f"set_dump: cfg_file must be a path as text, but got {cfg_file!r}")
+        raise TypeError(f"set_dump: cfg_file must be a path, but is {cfg_file!r}")
     if not os.path.isfile(path):
         raise FileNotFoundError(
             f"set_dump: there is no file {path!r}; write "

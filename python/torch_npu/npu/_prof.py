@@ -1,12 +1,11 @@
-"""torch.npu.profile and the functions below it: records into a folder PROF_*, which `msprof --export=on --output=DIR` turns into
-a timeline and tables. If the program is killed, what it wrote until then can be read.
+"""torch.npu.profile and the prof_* functions. They record into a folder PROF_*, which `msprof --export=on --output=DIR` converts
+into a timeline and tables. If the program is killed, the records until then can be read.
 
     with torch.npu.profile(profiler_result_path="./result", use_e2e_profiler=True):
         train_step()
 
-profileConfig chooses what is recorded. use_e2e_profiler adds the operators of torch; with CANN, which has a format of its own,
-as a Chrome trace FRAMEWORK_PROF_*.json beside the folder. One recording runs at a time.
-"""
+profileConfig selects the kinds of records. use_e2e_profiler adds the operators of torch. With CANN, whose folders have another
+format, the operators are in a Chrome trace FRAMEWORK_PROF_*.json beside the folder. One recording runs at a time."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ _RUNTIME_API = 0x100
 
 
 class profileConfig:
-    """What torch.npu.profile records. The attributes have the names of the arguments."""
+    """The settings of torch.npu.profile. The attributes have the names of the arguments."""
 
     def __init__(
         self,
@@ -71,8 +70,8 @@ def _check_metrics(name: str, value: Any) -> None:
 
 
 class _Session:
-    """The profile of this process. libmsprofiler, of softnpu or of CANN, records the device and writes the folder PROF_*; into
-    the folder of softnpu's go what Python knows: operators of torch, marks with domains, settings of the host."""
+    """The profile of this process. libmsprofiler, of softnpu or of CANN, records the device and writes the folder PROF_*. With
+    softnpu, this class adds to the folder: operators of torch, marks with domains, settings of the host."""
 
     def __init__(self) -> None:
         self.path: Path | None = None
@@ -91,7 +90,9 @@ class _Session:
 
     def init(self, path: str | os.PathLike[str]) -> None:
         if self.path is not None:
-            raise RuntimeError("prof_init: a profile is open already; end it with prof_finalize(), or leave torch.npu.profile")
+            raise RuntimeError(
+                "prof_init: a profile is already open; end it with prof_finalize(), or leave the block of torch.npu.profile"
+            )
         target = Path(path).absolute()  # the program may change its working directory
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -104,9 +105,9 @@ class _Session:
 
     def start(self, bits: int, metrics: int, framework: bool) -> None:
         if self.path is None:
-            raise RuntimeError("prof_start: there is no profile; call prof_init(path) first")
+            raise RuntimeError("prof_start: no profile is open; call prof_init(path) first")
         if self.running:
-            raise RuntimeError("prof_start: a profile is recorded already; call prof_stop() first")
+            raise RuntimeError("prof_start: a recording is already active; call prof_stop() first")
         if framework and torch.autograd.profiler._is_profiler_enabled:
             raise RuntimeError(
                 "prof_start: another profiler is recording, and profilers do not nest; stop it first, or record without "
@@ -141,9 +142,10 @@ class _Session:
         self._in_step = begin
 
     def stop(self) -> Path:
-        """Waits for the device. The error of a failed task is raised when the folder is complete. The profile always ends."""
+        """Waits for the device and ends the recording, also if the wait fails. The failure of a task is raised when the folder is
+        complete."""
         if not self.running or self.path is None:
-            raise RuntimeError("prof_stop: nothing is recorded; call prof_start() first")
+            raise RuntimeError("prof_stop: no recording is active; call prof_start() first")
         profile, self._profile = self._profile, 0
         framework, self._framework = self._framework, None
         failure: Exception | None = None
@@ -170,7 +172,7 @@ class _Session:
 
     def finalize(self) -> None:
         if self.path is None:
-            raise RuntimeError("prof_finalize: there is no profile; call prof_init(path) first")
+            raise RuntimeError("prof_finalize: no profile is open; call prof_init(path) first")
         try:
             if self.running:
                 self.stop()
@@ -187,7 +189,7 @@ class _Session:
             _C._prof_stop(profile)
 
     def _newest(self) -> Path:
-        """The folder that this recording made. Other processes may write to the same path."""
+        """The folder that this recording has made. Other processes may make folders in the same path."""
         assert self.path is not None
         found = sorted(set(self.path.glob("PROF_*")) - self._before, key=lambda folder: folder.stat().st_mtime)
         if not found:
@@ -201,7 +203,7 @@ class _Session:
 
         records = Records()
         if framework is not None:
-            # The folder has the tasks of the device already. With a task here, host_records() makes none from the operators.
+            # The folder already has the tasks of the device. The empty task keeps host_records() from making tasks of operators.
             records = host_records(framework.profiler.kineto_results, Records(tasks=[Task("")]))
         records.marks = [Mark(*row) for row in self._marks]
         counts = {str(name): count - self._fallbacks.get(name, 0) for name, count in fallback_stats().items()}
@@ -210,7 +212,7 @@ class _Session:
 
 
 def _devices() -> list[int]:
-    """All devices of softnpu. On a card, each recorded device costs: the current one."""
+    """The devices to record: all devices of softnpu, and only the current card, because recording a card is expensive."""
     if torch.npu.library_info()["origin"] == "softnpu":
         return list(range(torch.npu.device_count()))
     return [torch.npu.current_device()]
@@ -227,12 +229,12 @@ _session = _Session()
 
 
 def records_operators() -> bool:
-    """Whether torch.npu.profile holds torch's profiler."""
+    """Whether torch.npu.profile is using torch's profiler."""
     return _session._framework is not None
 
 
 class profile:
-    """Records into a new folder PROF_* of profiler_result_path, which is made if it is missing."""
+    """Records into a new folder PROF_* in profiler_result_path. A missing profiler_result_path is made."""
 
     def __init__(
         self, profiler_result_path: str = "./", use_e2e_profiler: bool = False, config: profileConfig | None = None
@@ -247,7 +249,7 @@ class profile:
 
     def __enter__(self) -> profile:
         if self.entered:
-            raise RuntimeError("torch.npu.profile: this object records already; make a new one for each block")
+            raise RuntimeError("torch.npu.profile: this object is already recording; make a new one for each block")
         _session.init(self.result_path)
         self.entered = True
         try:
@@ -269,12 +271,12 @@ class profile:
 
 
 def prof_init(path: str) -> None:
-    """Names the folder of the results. It is made if it is missing."""
+    """Sets the folder of the results. A missing folder is made."""
     _session.init(path)
 
 
 def prof_start(npu_event: int | None = None, aicore_metrics: int = 0) -> None:
-    """Begins to record. npu_event: the bits of profileConfig().NpuEventConfig, which is the default."""
+    """Begins to record. npu_event: bits as in profileConfig.NpuEventConfig; the default are those of profileConfig()."""
     _check_metrics("prof_start: aicore_metrics", aicore_metrics)
     bits = profileConfig().NpuEventConfig if npu_event is None else npu_event
     if not isinstance(bits, int) or isinstance(bits, bool) or not 0 <= bits <= 0x1FF:
@@ -288,7 +290,7 @@ def prof_stop() -> None:
 
 
 def prof_finalize() -> None:
-    """Ends the profile, and the recording if it still runs."""
+    """Ends the profile, and a recording that still runs."""
     _session.finalize()
 
 

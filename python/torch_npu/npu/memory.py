@@ -174,7 +174,7 @@ def _set_allocator_settings(env: str) -> None:
     _C._npu_set_allocator_settings(env)
 
 
-@no_op("addresses of unused segments are not cached: they go back with the memory")
+@no_op("addresses of unused segments are not cached: they are freed together with the memory")
 def empty_virt_addr_cache() -> None: ...
 
 

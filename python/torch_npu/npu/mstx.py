@@ -5,9 +5,8 @@
 
 torch_npu.profiler records them with _ExperimentalConfig(mstx=True), and torch.npu.profile always.
 
-A wrong argument is a warning, never an error, so that a training continues. Ranges of range_push nest within a domain and thread.
-Ranges of range_start may end in any order and thread.
-"""
+A wrong argument gives a warning instead of an error, so that a training continues. Ranges of range_push nest within a domain and
+a thread. Ranges of range_start may end in any order and on any thread."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ from typing import Any, Literal
 from .streams import Stream
 
 _thread = threading.local()
-_open: dict[tuple[str, int], tuple[str, int, int]] = {}  # of range_start: message, start and stream
-_listeners: list[list[tuple[Any, ...]]] = []  # of running profilers; a row has the fields of profiler.records.Mark
+_open: dict[tuple[str, int], tuple[str, int, int]] = {}  # open ranges of range_start: message, start and stream
+_listeners: list[list[tuple[Any, ...]]] = []  # one list for each running profiler; a row has the fields of profiler.records.Mark
 _numbers = itertools.count(1)
 
 
@@ -67,7 +66,7 @@ class annotate:
         self.message = message
         self.stream = stream
         self.domain = domain
-        self._open: list[int] = []  # one object may be entered again inside of itself
+        self._open: list[int] = []  # an object may be entered again in its own block
 
     def __enter__(self) -> annotate:
         self._open.append(mstx.range_start(self.message, self.stream, self.domain))
@@ -144,7 +143,7 @@ class mstx:
 
     @staticmethod
     def _listen() -> list[tuple[Any, ...]]:
-        """Begins to collect marks and ended ranges for a profiler."""
+        """Begins to collect marks and finished ranges for a profiler."""
         rows: list[tuple[Any, ...]] = []
         _listeners.append(rows)
         return rows

@@ -4,10 +4,9 @@
     torch.npu.matmul.allow_hf32 = True
     torch.npu.set_stream_limit(stream, cube_num=8)
 
-Operators of softnpu are compiled ahead of time. So options for the compilation of operators (those that begin with ACL_,
-jitCompile, NPU_FUZZY_COMPILE_BLACKLIST and FORCE_ACLNN_OP_LIST) are checked and stored, and have no other effect: nothing is
-compiled, and no folder kernel_meta is written.
-"""
+Operators of softnpu are compiled ahead of time. Therefore these options are only checked and stored: options that begin with
+ACL_, jitCompile, NPU_FUZZY_COMPILE_BLACKLIST and FORCE_ACLNN_OP_LIST. No operator is compiled, and no folder kernel_meta is
+written."""
 
 from __future__ import annotations
 
@@ -229,8 +228,8 @@ def set_device_limit(*args: Any, **kwargs: Any) -> None:
     global _limited
     if _limited:
         raise RuntimeError(
-            "set_device_limit may be called once in a process, and was called before; use torch.npu.set_stream_limit, which may "
-            "be called any number of times"
+            "set_device_limit may be called only once in a process, and was called before; use torch.npu.set_stream_limit, which "
+            "may be called any number of times"
         )
     _limited = _set_device_limit(*args, **kwargs)
 

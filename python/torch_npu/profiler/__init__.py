@@ -1,4 +1,4 @@
-"""The profiler under the names of the vendor's package. It is torch.profiler with records of the device.
+"""The profiler with the names of the vendor's package. It is torch.profiler with records of the device.
 
     from torch_npu.profiler import profile, schedule, tensorboard_trace_handler
 

@@ -1,4 +1,4 @@
-"""Records of what the software device did: tasks, calls of AscendCL and marks. Times are nanoseconds since 1970.
+"""Records of the software device: tasks, calls of AscendCL and marks. Times are nanoseconds since 1970.
 
     session = start()
     model(inputs)
@@ -23,7 +23,8 @@ class TensorInfo(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What a stream ran. stream is -1 for a copy that ran in the call. external is the number of torch's operator, or 0."""
+    """A task of a stream. stream is -1 for a copy that ran in the calling thread. external is the number of torch's operator, or
+    0."""
 
     name: str
     kind: str
@@ -43,7 +44,7 @@ class Task(NamedTuple):
 
 
 class HostCall(NamedTuple):
-    """A call on the host. correlation is that of the task which it launched, or 0."""
+    """A call on the host. correlation equals the correlation of the task that the call launched, or is 0."""
 
     name: str
     thread: int
@@ -61,7 +62,8 @@ class Mark(NamedTuple):
 
 
 class Records(NamedTuple):
-    """dropped: records that did not fit into memory. unfinished: tasks that had not ended at stop(), or were skipped."""
+    """dropped: number of records that did not fit into memory. unfinished: number of tasks that were skipped or had not ended at
+    stop()."""
 
     tasks: list[Task]
     calls: list[HostCall]
@@ -84,7 +86,7 @@ def stop(session: int | None = None) -> Records:
     """Ends a session, by default the newest one. It does not wait for the device."""
     if session is None:
         if not _sessions:
-            raise RuntimeError("stop: no recording of the device is under way; call start() first")
+            raise RuntimeError("stop: the device is not being recorded; call start() first")
         session = _sessions[-1]
     tasks, calls, marks, dropped, unfinished = _C._profiler_stop(session)
     if session in _sessions:

@@ -1,12 +1,11 @@
-"""python -m torch_npu.profiler.advise FOLDER: says what slows a profiled program down, the most costly first.
+"""python -m torch_npu.profiler.advise FOLDER: prints the causes of lost time of a profiled program, the most costly first.
 
     python -m torch_npu.profiler.advise traces                     # text
     python -m torch_npu.profiler.advise traces --json              # for programs
     python -m torch_npu.profiler.advise traces --html report.html  # one page: findings, timeline, flame graph, tables
 
-FOLDER: what tensorboard_trace_handler, torch.npu.profile, torch_npu.profile or libmsprofiler.so wrote, or a folder above. The
-newest profile in it is read. A trace of torch.profiler, or a folder of such, can be given too.
-"""
+FOLDER is a result of tensorboard_trace_handler, torch.npu.profile, torch_npu.profile or libmsprofiler.so, or a folder that
+contains results; the newest result is read. FOLDER may also be a trace of torch.profiler, or a folder of such traces."""
 
 from __future__ import annotations
 
@@ -30,8 +29,10 @@ _MOST_BARS = 3000
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m torch_npu.profiler.advise", description="Says what slows a program down.")
-    parser.add_argument("folder", type=Path, help="what a profiler wrote, or a trace of torch.profiler")
+    parser = argparse.ArgumentParser(
+        prog="python -m torch_npu.profiler.advise", description="Prints the causes of lost time of a profiled program."
+    )
+    parser.add_argument("folder", type=Path, help="the result of a profiler, or a trace of torch.profiler")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
     options = parser.parse_args(arguments)
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (NotAProfile, OSError) as error:
         print(f"advise: {error.strerror if isinstance(error, OSError) and error.strerror else error}", file=sys.stderr)
         return 1
-    print(f"profile: {source}", file=sys.stderr)  # the newest of several
+    print(f"profile: {source}", file=sys.stderr)  # the newest one, if there are several
     if options.json:
         print(json.dumps(summary(records, found), indent=1))
     else:
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _count_of_operators(records: Records) -> int:
-    """Their number, without ranges of the user and Python functions."""
+    """The number of operators, without ranges of the user and Python functions."""
     return sum(operator.kind == "operator" for operator in records.operators)
 
 
@@ -75,7 +76,7 @@ def text(records: Records, found: list[Finding]) -> str:
     head = f"{(end - start) / 1e6:.3f} ms, {_count_of_operators(records)} operators, {len(records.tasks)} tasks of devices"
     lines = [head, *_longest_kernels(records)]
     if not found:
-        return "\n".join([*lines, "nothing stands out"])
+        return "\n".join([*lines, "no cause of lost time was found"])
     return "\n".join([*lines, *(f"{number:2}. {finding.text()}" for number, finding in enumerate(found, 1))])
 
 
@@ -95,10 +96,10 @@ def write_page(path: Path, records: Records, found: list[Finding], source: str) 
     start, end = records.span()
     sections = [
         Section("", [f"{source}: {(end - start) / 1e6:.3f} ms, {len(records.tasks)} tasks of devices."]),
-        Section("Findings", [] if found else ["Nothing stands out."],
+        Section("Findings", [] if found else ["No cause of lost time was found."],
                 [Table(["kind", "finding", "cost (ms)", "count", "what to do", "where"], rows)]),
-        Section("Timeline", [f"The {_MOST_BARS} longest bars. A pointer shows names."], figure=timeline(_tracks(records))),
-        Section("Flame graph", ["Time of the host by operator and what it calls."], figure=flame(_frames(calls))),
+        Section("Timeline", [f"The {_MOST_BARS} longest bars. Hover over a bar to name it."], figure=timeline(_tracks(records))),
+        Section("Flame graph", ["Time on the host by operator and the operators that it calls."], figure=flame(_frames(calls))),
         Section("Kernels", [], [_kernels(records)]),
         Section("Operators", [], [_operators(calls)]),
     ]  # fmt: skip

@@ -1,10 +1,10 @@
-"""torch.autograd.profiler.profile(use_npu=True): the table of the documents for NPU programs, and use_npu_simple.
+"""torch.autograd.profiler.profile(use_npu=True): prints the table of the vendor's documents, and offers use_npu_simple.
 
     with torch.autograd.profiler.profile(use_npu=True) as prof:
         step()
     print(prof)      # Name, Self CPU %, Self CPU, CPU total %, CPU total, CPU time avg, Self NPU %, Self NPU, NPU total, ...
 
-Tables of other profilers stay as torch prints them.
+Other profilers print the table of torch.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _COLUMNS_BEFORE = 5  # between the name and the columns of the device
 
 
 def arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of torch's profiler for use_npu=True: tasks of the device where torch can record them, else events around
-    operators."""
+    """The arguments of torch's profiler for use_npu=True. It records tasks of the device, or events around operators if torch
+    cannot record tasks."""
     records_tasks = hasattr(ProfilerState, "KINETO_PRIVATEUSE1") and ProfilerActivity.PrivateUse1 in _supported_activities()
     return {**given, "use_device": "npu", "use_kineto": given.get("use_kineto", False) or records_tasks}
 
 
 class NpuProfile(torch.autograd.profiler.profile):
-    """What profile(use_npu=True) becomes."""
+    """The class that profile(use_npu=True) returns."""
 
     npu_simple = False
 
@@ -47,11 +47,11 @@ class NpuProfile(torch.autograd.profiler.profile):
         events.__class__ = NpuEvents
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """metric: self_cpu_time_total or self_npu_time_total."""
+        """Writes stacks with times. metric: self_cpu_time_total or self_npu_time_total."""
         super().export_stacks(path, "self_privateuse1_time_total" if metric == "self_npu_time_total" else metric)
 
     def export_chrome_trace(self, path: str, *args: Any, **kwargs: Any) -> None:
-        """With use_npu_simple the trace has innermost operators and tasks of the device only."""
+        """Writes a trace. With use_npu_simple it contains only innermost operators and tasks of the device."""
         if not self.npu_simple:
             super().export_chrome_trace(path, *args, **kwargs)
             return
@@ -61,10 +61,10 @@ class NpuProfile(torch.autograd.profiler.profile):
 
 
 class NpuEvents(EventList):
-    """Events whose table has the names and the order of the documents."""
+    """Events whose table has the column names and the column order of the vendor's documents."""
 
     def table(self, sort_by: str | None = None, *args: Any, **kwargs: Any) -> str:
-        """sort_by: also npu_time_total, self_npu_time_total, npu_memory_usage, self_npu_memory_usage."""
+        """The table. sort_by may also be npu_time_total, self_npu_time_total, npu_memory_usage or self_npu_memory_usage."""
         return document_table(super().table(sort_by and sort_by.replace("npu", "device"), *args, **kwargs))
 
     def key_averages(self, *args: Any, **kwargs: Any) -> Any:
@@ -89,7 +89,7 @@ def document_table(text: str) -> str:
         (first, middle), (last, end) = columns[names.index(_FIRST)], columns[names.index(_FIRST) + 1]
         line = lines[head]
         lines[head] = line[:first] + line[last:end] + line[middle:last] + line[first:middle] + line[end:]
-        # Cells of times hold no blank, so a row is split right even where a cell is wider than its column.
+        # Cells of times contain no blank. So blanks separate the cells of a row, even if a cell is wider than its column.
         row = re.compile(rf"(.{{{columns[0][1]}}}(?:\s+\S+){{{_COLUMNS_BEFORE}}}  )(\s*\S+)(  )(\s*\S+)")
         for number in range(rules[1] + 1, rules[-1]):
             lines[number] = row.sub(r"\1\4\3\2", lines[number], count=1)

@@ -1,4 +1,4 @@
-"""Records of a finished recording of torch's profiler (Kineto)."""
+"""Collects the records of the device, and converts a finished recording of torch's profiler (Kineto) to records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GARBAGE_COLLECTION = "garbage collection"  # the domain of its marks
 
 
 class Recorder:
-    """Records the device, the marks of mstx and, given a time, collections of garbage that take longer."""
+    """Records the device and the marks of mstx. With gc_milliseconds, also records garbage collections that take this long."""
 
     def __init__(self, host_calls: bool = True, shapes: bool = True, gc_milliseconds: float | None = None) -> None:
         self._fallbacks = dict(fallback_stats())
@@ -38,7 +38,8 @@ class Recorder:
         self._collections = None if gc_milliseconds is None else _Collections(gc_milliseconds)
 
     def stop(self) -> Records:
-        """Waits for the device and returns the records. If the device reports an error, the recording has ended all the same."""
+        """Waits for the device, ends the recording and returns the records. Raises an error of the device after the recording has
+        ended."""
         try:
             error = self.wait()
         finally:
@@ -48,7 +49,8 @@ class Recorder:
         return records
 
     def wait(self) -> RuntimeError | None:
-        """Waits for the device. Returns the error that it reports. Calls from now on are those of the profiler."""
+        """Waits for the device and returns its error, if any. Calls that begin after wait() are not recorded: the profiler makes
+        them."""
         self._end_ns = time.time_ns()
         if torch.npu.is_initialized():
             try:
@@ -58,7 +60,7 @@ class Recorder:
         return None
 
     def read(self) -> Records:
-        """Ends the recording, after wait(). Fallbacks to the CPU are in info["fallbacks"]: operator, count."""
+        """Ends the recording. Call wait() first. info["fallbacks"] has the number of fallbacks to the CPU by operator."""
         records = Records(info={"process": os.getpid(), "rank": rank(), "python": sys.argv[0], **host_settings()})
         found = _records.stop(self._session)
         records.tasks = [Task._make(task) for task in found.tasks]
@@ -93,7 +95,7 @@ class _Collections:
 
 
 def host_settings() -> dict[str, Any]:
-    """What the speed of the host depends on. The governor is "" where the system has none."""
+    """Settings that change the speed of the host. The governor is "" if the system has none."""
     path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     return {
         "governor": path.read_text().strip() if path.is_file() else "",
@@ -103,12 +105,12 @@ def host_settings() -> dict[str, Any]:
 
 
 def host_records(results: Any, records: Records | None = None) -> Records:
-    """Operators, ranges, Python functions, memory and steps of kineto_results, and the tasks and calls of devices if Kineto has
-    them.
+    """Converts kineto_results: operators, ranges, Python functions, memory and steps, and tasks and calls of devices if Kineto
+    has them.
 
-    The result holds the given records too, which stay as they are. If there are no tasks at all, one stands for each innermost
-    operator with a device time. That time is measured by events around the operator on its stream; the start of such a task is
-    the start of the operator on the host."""
+    The result also contains the given records, which are not changed. If there are no tasks at all, a task is made for each
+    innermost operator with a device time. Events around the operator on its stream measure this time. The task starts when the
+    operator starts on the host."""
     records = _copy(records) if records else Records(info={"process": os.getpid(), "rank": rank()})
     own_tasks, own_calls = bool(records.tasks), bool(records.calls)
     timed: list[Operator] = []
@@ -144,7 +146,7 @@ def host_records(results: Any, records: Records | None = None) -> Records:
 
 
 def _copy(records: Records) -> Records:
-    """The same records in lists of their own: more than one handler may read a trace."""
+    """A copy with lists of its own, because several handlers may read a trace."""
     copy = replace(records, info=dict(records.info))
     for name in ("tasks", "calls", "operators", "marks", "memory", "steps"):
         setattr(copy, name, list(getattr(records, name)))
@@ -152,7 +154,8 @@ def _copy(records: Records) -> Records:
 
 
 def _name(event: Any) -> str:
-    """Torch keeps pointers to the names of Python functions, not the names. Code that was freed since has other bytes there."""
+    """The name of an event. Torch keeps pointers to the names of Python functions. If the code was freed since, the pointer leads
+    to other bytes."""
     try:
         return event.name()
     except UnicodeDecodeError:
@@ -160,13 +163,13 @@ def _name(event: Any) -> str:
 
 
 def _is_call(event: Any) -> bool:
-    """Torch before 2.12 has no calls of AscendCL in its results, and no type of an event."""
+    """Whether the event is a call of AscendCL. Torch before 2.12 has no such events, and events have no type."""
     kind = getattr(event, "activity_type", None)
     return kind is not None and kind() == "privateuse1_runtime"
 
 
 def _is_python(event: Any) -> bool:
-    """Torch before 2.12 does not say which events are functions of Python; their names do."""
+    """Whether the event is a Python function. In torch before 2.12 only the name shows this."""
     said = getattr(event, "is_python_function", None)
     return said() if said is not None else _PYTHON.match(_name(event)) is not None
 
@@ -211,7 +214,7 @@ def _device_task(event: Any) -> Task:
 
 
 def _tasks_of_operators(operators: list[Operator]) -> list[Task]:
-    """One task for each operator that contains no other operator with a device time."""
+    """Makes a task for each operator that contains no other operator with a device time."""
     tasks: list[Task] = []
     by_thread: dict[int, list[Operator]] = {}
     for operator in operators:
@@ -220,7 +223,7 @@ def _tasks_of_operators(operators: list[Operator]) -> list[Task]:
         row.sort(key=lambda operator: (operator.start_ns, -operator.end_ns))
         for index, operator in enumerate(row):
             if index + 1 < len(row) and row[index + 1].start_ns < operator.end_ns:
-                continue  # the next one is inside of this one
+                continue  # this operator contains the next one
             start = operator.start_ns
             tasks.append(
                 Task(
@@ -241,7 +244,8 @@ def _tasks_of_operators(operators: list[Operator]) -> list[Task]:
 
 
 def _read_tree(roots: Any, rows: list[Memory]) -> dict[Any, str]:
-    """Adds the allocations, in the order of time. Returns the line that called each Python function, by its start and name."""
+    """Adds the allocations to `rows`, in the order of time. Returns the line that called each Python function; the key is its
+    start and name."""
     callers: dict[Any, str] = {}
     kinds = torch._C._profiler._EventType
     waiting = list(roots)

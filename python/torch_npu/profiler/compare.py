@@ -1,8 +1,8 @@
-"""python -m torch_npu.profiler.compare A B: what became slower from profile A to profile B.
+"""python -m torch_npu.profiler.compare A B: lists operators and kernels that became slower from profile A to profile B.
 
     for change in compare("before", "after"): print(change)
 
-Rows are operators (host self time) and kernels (device time), the largest loss first.
+Rows are operators (host self time) and kernels (device time). The largest increase comes first.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _totals(records: Records) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m torch_npu.profiler.compare", description="Shows what became slower.")
+    parser = argparse.ArgumentParser(
+        prog="python -m torch_npu.profiler.compare", description="Lists operators and kernels that became slower."
+    )
     parser.add_argument("a", type=Path, help="the earlier profile")
     parser.add_argument("b", type=Path, help="the later profile")
     parser.add_argument("--json", action="store_true")

@@ -1,7 +1,8 @@
-"""The records as an SQLite database, with the tables of ascend_pytorch_profiler_RANK.db. Texts are numbers of STRING_IDS.
+"""Writes the records as an SQLite database with the tables of ascend_pytorch_profiler_RANK.db. A text is stored as its number in
+STRING_IDS.
 
-TASK and CANN_API have the same connectionId. That of PYTORCH_API is an id of CONNECTION_IDS, which names the tasks it launched.
-"""
+A call (CANN_API) and the task that it launched (TASK) have the same connectionId. The connectionId of an operator (PYTORCH_API)
+is an id of CONNECTION_IDS, which lists the connectionIds of its tasks."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class _Strings:
 
 
 def write(path: Path, records: Records) -> None:
-    """Writes the file under another name until it is whole. OSError names the path."""
+    """Writes the database under another name and renames it when it is complete. OSError names the path."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         part.unlink(missing_ok=True)

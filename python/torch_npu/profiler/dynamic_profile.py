@@ -1,16 +1,16 @@
-"""Profiling that is started from outside of a running program, by a change of the file profiler_config.json.
+"""Profiles a running program when the file profiler_config.json changes.
 
     dynamic_profile.init("folder")      # writes folder/profiler_config.json if it is missing
     for batch in loader:
         train(batch)
-        dynamic_profile.step()          # looks at the file every 2 seconds
+        dynamic_profile.step()          # checks the file every 2 seconds
 
-When the file changes, the next `warmup` steps are skipped and `active` steps are recorded to prof_dir. start(path) reads a file
-at once. A wrong file, or a folder that cannot be written, is a warning and never an error, so that a training continues.
+After the file has changed, `warmup` steps are skipped and `active` steps are recorded to prof_dir. start(path) reads a file at
+once. A wrong file, or a folder that cannot be written, gives a warning instead of an error, so that a training continues.
 
-    PROF_CONFIG_PATH=folder python train.py      # the same for a program without these calls
+    PROF_CONFIG_PATH=folder python train.py      # profiles a program without these calls
 
-Then a step ends with each step() of the first optimizer that the program uses.
+Then each step() of the first optimizer of the program ends a step.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ class _State:
         self.prof: Any = None
         self.left = 0
         self.waiting: dict[str, Any] | None = None
-        self.optimizer: weakref.ref[Optimizer] | None = None  # the first one of a program without calls of step()
+        self.optimizer: weakref.ref[Optimizer] | None = None  # with PROF_CONFIG_PATH: the optimizer whose step() ends a step
 
 
 _state = _State()
 
 
 def init(path: str) -> None:
-    """Names the folder of profiler_config.json. The file is written with defaults if it is missing."""
+    """Sets the folder of profiler_config.json. A missing file is written with defaults."""
     folder = Path(path).absolute()  # the program may change its working directory
     file = folder / _NAME
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not file.exists():
-            # Each rank calls init(). A second writer would look like a change of the file to the first one.
+            # Each rank calls init(). If two ranks wrote the file, the first rank would see the second write as a change.
             with suppress(FileExistsError), file.open("x") as new:
                 new.write(json.dumps(_DEFAULT, indent=1) + "\n")
         _state.changed = file.stat().st_mtime_ns
@@ -87,7 +87,7 @@ def init(path: str) -> None:
 
 
 def from_environment() -> None:
-    """Does what PROF_CONFIG_PATH asks for. A folder that cannot be written is a warning."""
+    """Starts dynamic profiling if PROF_CONFIG_PATH is set. A folder that cannot be written gives a warning."""
     folder = os.environ.get("PROF_CONFIG_PATH", "")
     if not folder:
         return
@@ -107,14 +107,14 @@ def _after_optimizer(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
 
 
 def start(config_path: str | None = None) -> None:
-    """Begins to record the next steps by a configuration file, or with the defaults."""
+    """Records the next steps with the settings of a file, or with the defaults."""
     config = dict(_DEFAULT) if config_path is None else _read(Path(config_path))
     if config is not None:
         _state.waiting = config
 
 
 def step() -> None:
-    """Ends a step. Call it after each one."""
+    """Ends a step. Call it after each step."""
     state = _state
     if state.path is None:
         raise RuntimeError("dynamic_profile.step: call dynamic_profile.init(path) first")
@@ -140,27 +140,27 @@ def step() -> None:
         _begin(config)
 
 
-@no_op("it names the state of a training for the vendor's service")
+@no_op("it reports the state of a training to the vendor's service")
 def set_state(state_step: Any) -> None: ...
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The configuration of a file. None, with a warning, if it is wrong."""
+    """Reads a configuration file. Returns None and warns if the file is wrong."""
     try:
         given = json.loads(path.read_text())
         if not isinstance(given, dict):
-            raise ValueError('it must hold a JSON object, such as {"start_step": 10}')
+            raise ValueError('it must contain a JSON object, such as {"start_step": 10}')
         known = {**_DEFAULT, "metadata": {}, "async_mode": False}
         unknown = sorted(set(given) - set(known))
         if unknown:
-            raise ValueError(f"it has the unknown setting {unknown[0]!r}; known are {', '.join(known)}")
+            raise ValueError(f"it has the unknown setting {unknown[0]!r}; the settings are {', '.join(known)}")
         config = {**known, **given}
         for name, default in known.items():
             if type(config[name]) is not type(default):
                 raise ValueError(f"{name} must be {_KINDS[type(default)]}, but is {config[name]!r}")
         wrong = {str(name).upper() for name in config["activities"]} - {"CPU", "NPU"}
         if wrong:
-            raise ValueError(f"activities are CPU and NPU, not {sorted(wrong)[0]!r}")
+            raise ValueError(f"activities may be CPU and NPU, not {sorted(wrong)[0]!r}")
         for name in ("active", "warmup", "start_step"):
             least = int(name == "active")
             if config[name] < least:
@@ -177,7 +177,7 @@ _CLASSES = {"profiler_level": ProfilerLevel, "aic_metrics": AiCMetrics, "export_
 
 
 def _experimental(config: dict[str, Any]) -> _ExperimentalConfig:
-    """In a file, a choice may have the name of its constant, such as "AiCoreNone" of AiCMetrics."""
+    """The settings of the key experimental_config. A file may name a constant, such as "AiCoreNone" of AiCMetrics."""
     given = {name: value for name, value in config["experimental_config"].items() if value is not None}
     for name, names in _CLASSES.items():
         values = given.get(name)
@@ -218,7 +218,7 @@ def _begin(config: dict[str, Any]) -> None:
 
 
 def _end() -> None:
-    """Writes what was recorded, at the end of the program too."""
+    """Ends the recording and writes its result. Also called at the end of the program."""
     prof, _state.prof = _state.prof, None
     if prof is None:
         return

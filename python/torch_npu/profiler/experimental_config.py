@@ -56,7 +56,7 @@ class _ExperimentalConfig:
 
     The software device has no counters: columns of aic_metrics hold N/A, and files of l2_cache, sys_io and host_sys are absent.
 
-    aic_metrics apply to Level1 and Level2; at the other levels they are AiCMetrics.AiCoreNone."""
+    aic_metrics applies to Level1 and Level2. At the other levels it is AiCMetrics.AiCoreNone."""
 
     l2_cache: bool
     msprof_tx: bool

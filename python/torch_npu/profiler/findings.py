@@ -1,4 +1,4 @@
-"""What slows a program down, from its records: findings in the order of their cost.
+"""Finds the causes of lost time in records. Findings are in the order of their cost.
 
 for finding in examine(read_any("folder")): print(finding.text())
 """
@@ -23,17 +23,18 @@ _LOADER = "enumerate(DataLoader)"
 _SMALL_NS, _LATE_NS = 20_000, 1_000_000
 _OF_TORCH = re.compile(r"^(torch|torch_npu)/|/(site|dist)-packages/(torch|torch_npu)/")
 _FRAME = re.compile(r"(.+\.py)\((\d+)\): (.+)")
-_BUILT_IN = re.compile(r"<built-in (?:method|function) (\w+)\b.*>")  # "... of NAME object at ADDRESS>" tells the user nothing
+# Drops "... of NAME object at ADDRESS>", which does not help the user.
+_BUILT_IN = re.compile(r"<built-in (?:method|function) (\w+)\b.*>")
 
 
 @dataclass(frozen=True)
 class Finding:
     kind: str
     title: str
-    cost_us: float  # what the records show as spent, or as idle
+    cost_us: float  # time that was spent or idle
     count: int
     advice: str
-    lines: list[str] = field(default_factory=list)  # "file:line function", the most costly first
+    lines: list[str] = field(default_factory=list)  # texts "file:line function", the most costly first
 
     def text(self) -> str:
         where = "".join(f"\n      {line}" for line in self.lines)
@@ -49,8 +50,8 @@ def examine(records: Records) -> list[Finding]:
 
 
 def python_line(node: Node | None) -> str:
-    """The innermost line of the user's Python code around an operator, or "" without stacks. An operator of the backward pass has
-    that of its forward operator."""
+    """The innermost line of the user's Python code that called an operator; "" without stacks. For an operator of the backward
+    pass this is the line of its forward operator."""
     if node is None:
         return ""
     return next(filter(None, map(_user_line, (node.forward or node).frames())), "")
@@ -106,7 +107,7 @@ def _synchronisations(records: Records, calls: Calls) -> Iterator[Finding]:
 
 
 def _outermost(calls: Calls, wanted: set[str]) -> list[Node]:
-    """The operators of these names that are in no other one of them, so that no time counts twice."""
+    """The operators with these names, without operators inside of another one of them, so that no time counts twice."""
     nodes = [node for node in calls.nodes if node.operator.name in wanted]
     return [node for node in nodes if not any(above.operator.name in wanted for above in _above(node))]
 
@@ -128,7 +129,7 @@ def _tasks(records: Records, calls: Calls, kind: str, title: str, advice: str, w
 
 
 def _is_format_cast(task: Task, node: Node | None) -> bool:
-    """The software device changes formats by copies, so the operator tells."""
+    """Whether the task changes a format. The software device uses copies for this, so the name of the operator decides."""
     if names.is_format_cast(task):
         return True
     return node is not None and any("format_cast" in each.operator.name for each in (node, *_above(node)))
@@ -172,13 +173,13 @@ def _first_calls(records: Records, calls: Calls) -> Iterator[Finding]:
             "first calls of operators cost more than later ones",
             sum(cost for _, cost in late) / 1000,
             len(late),
-            "Run about 10 steps before the profile (warmup of the schedule); with changing shapes, pad to few fixed ones.",
+            "Run about 10 steps before the profile (warmup of the schedule); pad changing shapes to a few fixed shapes.",
             _lines((_place(node), cost) for node, cost in late),
         )
 
 
 def _without_inner(late: list[tuple[Node, float]]) -> list[tuple[Node, float]]:
-    """Takes the excess of each call from the call around it, so that no time counts twice."""
+    """Subtracts the excess of each call from the excess of the call that contains it, so that no time counts twice."""
     rest = {id(node): excess for node, excess in late}
     for node, excess in late:
         around = next((id(above) for above in _above(node) if id(above) in rest), None)

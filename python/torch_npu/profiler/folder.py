@@ -1,8 +1,8 @@
 """The folders of results: WORKER_TIME_ascend_pt of torch_npu.profiler, and PROF_NUMBER_TIME_LETTERS of torch.npu.profile.
 
 write_ascend_pt(folder, records, config)     # FRAMEWORK/, PROF_*/, ASCEND_PROFILER_OUTPUT/, profiler_info_RANK.json
-prof = new_prof_folder(Path("result"))       # an empty folder of a new name
-read_any(folder)                             # the records of either, of a folder above, or of a trace of torch.profiler
+prof = new_prof_folder(Path("result"))       # makes an empty folder with a new name
+read_any(folder)                             # reads such a folder, a folder that contains one, or a trace of torch.profiler
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def new_prof_folder(parent: Path) -> Path:
 
 
 def write_ascend_pt(folder: Path, records: Records, config: _ExperimentalConfig) -> Path:
-    """Writes a whole result and returns its output folder. The raw records come first, so they are kept if a later file fails."""
+    """Writes a complete result and returns its output folder. The raw records are written first, so they exist if a later file
+    fails."""
     make_folder(folder)
     write_raw(new_prof_folder(folder), records)
     write_info(folder, records, config)
@@ -59,7 +60,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_info(folder: Path, records: Records, config: _ExperimentalConfig) -> None:
-    """profiler_info_RANK.json: settings and the host. profiler_metadata.json: what add_metadata was given, and process groups."""
+    """Writes profiler_info_RANK.json (settings, the host) and profiler_metadata.json (texts of add_metadata, process groups)."""
     info = {name: value for name, value in records.info.items() if name not in ("settings", "metadata")}
     start, end = records.span()
     stored = {
@@ -101,7 +102,8 @@ def write_output(folder: Path, records: Records, config: _ExperimentalConfig, ex
 
 
 def find_raw(folder: Path) -> Path:
-    """The folder of raw records: the given one, or the newest below it. Otherwise a trace of torch.profiler."""
+    """Finds a folder of raw records: the given folder, or the newest one below it. Without such a folder, finds a trace of
+    torch.profiler."""
     trace = find_trace(folder)
     if not folder.is_dir():
         if trace is not None:
@@ -113,11 +115,11 @@ def find_raw(folder: Path) -> Path:
             return max(found, key=lambda path: path.stat().st_mtime)
     if trace is not None:
         return trace
-    raise NotAProfile(f"{folder} holds no profile of torch_npu: no folder in it has a file host/info.json")
+    raise NotAProfile(f"{folder} contains no profile of torch_npu: no folder in it has a file host/info.json")
 
 
 def read_found(source: Path) -> Records:
-    """The records of what find_raw found."""
+    """Reads the records that find_raw finds."""
     return read_trace(source) if source.is_file() else read_raw(source)
 
 

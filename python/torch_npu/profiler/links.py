@@ -1,4 +1,4 @@
-"""Relations between records: the operator that launched a task, self times, and times in which devices compute or communicate."""
+"""Relations between records: operators that launched tasks, self times, and times when devices compute or communicate."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Node:
     parent: Node | None = None
     children: list[Node] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
-    device_total: int = 0  # of this operator and all inside of it
-    forward: Node | None = None  # of an operator of the backward pass: the operator that it differentiates
+    device_total: int = 0  # time on the device of this operator and of all operators inside of it
+    forward: Node | None = None  # for an operator of the backward pass: the operator that it differentiates
 
     @property
     def host_total(self) -> int:
@@ -32,8 +32,8 @@ class Node:
         return self.host_total - sum(child.host_total for child in self.children)
 
     def frames(self) -> list[str]:
-        """The Python lines around an operator, innermost first. Torch records lines of calls only: an operator of a symbol such
-        as + has the first line of its function."""
+        """The Python lines that called the operator, innermost first. Torch records lines of function calls only. An operator
+        that is written as a symbol, such as +, has the first line of its function."""
         if self.operator.stack and self.operator.kind != "python":
             return list(self.operator.stack)
         found: list[str] = []
@@ -76,7 +76,7 @@ class Calls:
             open_nodes.append(node)
 
     def at(self, thread: int, time_ns: int) -> Node | None:
-        """The innermost operator that a thread ran at a time."""
+        """The innermost operator of a thread at a time."""
         found, row = None, self._roots.get(thread, [])
         while row:
             index = bisect_right(row, time_ns, key=lambda node: node.operator.start_ns) - 1
@@ -91,7 +91,8 @@ _BACKWARD = "autograd::engine::evaluate_function"
 
 
 def _find_forward(nodes: Iterable[Node]) -> None:
-    """Torch gives both the same number. Operators that are not differentiated have the number of the next one that is."""
+    """Sets Node.forward. Torch gives an operator and its backward operator the same sequence number. An operator that is not
+    differentiated has the number of the next operator that is."""
     by_number: dict[int, Node] = {}
     backward: list[Node] = []
     inside: set[int] = set()
@@ -107,7 +108,7 @@ def _find_forward(nodes: Iterable[Node]) -> None:
 
 
 def link(records: Records) -> Calls:
-    """The calls of the records, with each task at the operator that launched it."""
+    """The operators of the records as trees. Each task is added to the operator that launched it."""
     calls = Calls(records.operators)
     _find_forward(calls.nodes)
     by_id = {node.operator.id: node for node in calls.nodes if node.operator.id}
@@ -124,7 +125,7 @@ def link(records: Records) -> Calls:
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The union of intervals, in order."""
+    """The union of the intervals, ascending."""
     result: list[Interval] = []
     for start, end in sorted(intervals):
         if result and start <= result[-1][1]:
@@ -157,13 +158,13 @@ def minus(one: Sequence[Interval], other: Sequence[Interval]) -> list[Interval]:
 
 
 def is_work(task: Task) -> bool:
-    """Kernels and collectives. Copies, fills and waits of streams are none."""
+    """Kernels and collectives, without copies, fills and waits of streams."""
     return task.kind in ("kernel", COLLECTIVE)
 
 
 @dataclass(frozen=True)
 class Busy:
-    """Times of a device: computing, communicating, communicating alone, and neither of them."""
+    """Times of a device: computing, communicating, communicating without computing, and idle."""
 
     computing: list[Interval]
     communication: list[Interval]

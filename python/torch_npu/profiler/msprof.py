@@ -30,7 +30,7 @@ SUMMARY_COLUMNS = [
     *("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats", "Context ID"),
     *("aicore_time(us)", "total_cycles"),
 ]
-# Options of the vendor's command. The first ones have nothing to do here, the others ask for what is not offered.
+# Options of the vendor's command: first the options without effect, then the options that are not offered.
 _NO_EFFECT = {
     "--model-id": "there are no offline models",
     "--clear": "there are no intermediate files",
@@ -49,10 +49,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--export", choices=["on", "off"], default="off", help="on: write timeline/ and summary/")
     parser.add_argument("--parse", choices=["on", "off"], default="off", help="on: only check that the records can be read")
     parser.add_argument(
-        "--output", required=True, metavar="DIR", help="the folder PROF_* of raw records, or one that contains such"
+        "--output", required=True, metavar="DIR", help="a folder PROF_* of raw records, or a folder that contains some"
     )
     parser.add_argument("--type", choices=["text", "db"], default="text", help="db: a SQLite database instead of text files")
-    parser.add_argument("--summary-format", choices=["csv", "json"], default="csv", help="form of the tables (csv)")
+    parser.add_argument("--summary-format", choices=["csv", "json"], default="csv", help="format of the tables (default csv)")
     parser.add_argument("--iteration-id", type=int, metavar="N", help="only records of this step")
     for name, reason in _NO_EFFECT.items():
         parser.add_argument(name, metavar="VALUE", help=f"no effect: {reason}")
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         if getattr(options, name[2:].replace("-", "_")) is not None:
             print(f"msprof: {name} has no effect: {reason}", file=sys.stderr)
     if options.export != "on" and options.parse != "on":
-        return _fail("nothing to do; give --export=on")
+        return _fail("there is nothing to do; give --export=on")
     try:
         for folder in prof_folders(Path(options.output)):
             records = read_raw(folder)
@@ -95,12 +95,12 @@ def prof_folders(path: Path) -> list[Path]:
         return [path]
     found = sorted(folder for folder in path.glob("PROF_*") if (folder / "host").is_dir())
     if not found:
-        raise NotAProfile(f"{path} holds no folder PROF_* with records; give the path that torch.npu.profile wrote to")
+        raise NotAProfile(f"{path} contains no folder PROF_* with records; give the path that torch.npu.profile wrote to")
     return found
 
 
 def of_step(records: Records, number: int) -> Records:
-    """What began during a step."""
+    """The records that began during a step."""
     step = next((step for step in records.steps if step.number == number), None)
     if step is None:
         known = ", ".join(str(step.number) for step in records.steps) or "none; ACL_PROF_TRAINING_TRACE records them"
@@ -115,7 +115,7 @@ def of_step(records: Records, number: int) -> Records:
 
 
 def export(folder: Path, records: Records, kind: str = "text", summary_format: str = "csv") -> str:
-    """Writes timeline/ and summary/ in the folder, or a database. Returns what was written."""
+    """Writes timeline/ and summary/ in the folder, or a database. Returns the names of the results."""
     if kind == "db":
         base = folder / f"msprof_{moment()}.db"
         database.write(base, records)
@@ -156,7 +156,7 @@ def write_summary(folder: Path, records: Records) -> None:
         metrics = names.METRIC_NUMBERS.get(metrics, metrics)
     extra = names.METRIC_COLUMNS.get(str(metrics))
     if extra is None:
-        raise NotAProfile(f"the records ask for the unknown metric {metrics!r}; it is one of {', '.join(names.METRIC_COLUMNS)}")
+        raise NotAProfile(f"the records name the unknown metric {metrics!r}; the metrics are {', '.join(names.METRIC_COLUMNS)}")
     rest = [names.UNKNOWN] * (2 + len(extra))
     tasks = sorted(records.tasks, key=lambda task: task.start_ns)
     kernels = [task for task in tasks if task.kind in ("kernel", "collective")]

@@ -1,4 +1,4 @@
-"""Names of tasks in results: types of operators, cores, and the names that guidance for NPU programs relies on."""
+"""Names in results: types of operators, cores, and the task names that documents for NPU programs mention."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 
 from .records import CALLBACK, COLLECTIVE, COPY, FILL, OTHER, RECORD, WAIT, Task
 
-UNKNOWN = "N/A"  # what the software device cannot know
+UNKNOWN = "N/A"  # the cell for a value that the software device cannot know
 
 # A host copy of a device tensor waits for its stream; a copy to contiguous memory does not.
 SYNCHRONOUS_COPY, COPY_TO_CONTIGUOUS, FORMAT_CONTIGUOUS = "D2DCopywithStreamSynchronize", "PTCopy", "format_contiguous"
@@ -32,7 +32,8 @@ def _type(name: str) -> str:
 
 
 def core(task: Task) -> str:
-    """The core that a device of the vendor runs such an operator on, by the family of the operator. It is no measurement."""
+    """The core on which a device of the vendor runs such an operator. This follows from the family of the operator and is not
+    measured."""
     return _core(task.name, task.kind)
 
 
@@ -62,7 +63,7 @@ def is_contiguous_copy(task: Task) -> bool:
 
 
 def shown(task: Task) -> str:
-    """The name of a task in results. Copies within a device have the names that guidance for NPU programs looks for."""
+    """The name of a task in results. Copies within a device have the names that documents for NPU programs mention."""
     if is_format_cast(task):
         return FORMAT_CONTIGUOUS
     if task.kind == COPY and task.direction == "DtoD":
@@ -72,7 +73,8 @@ def shown(task: Task) -> str:
 
 
 def _changes_type(task: Task) -> bool:
-    """A conversion such as x.half() runs as a copy, but memory in order would not save it."""
+    """Whether the task copies to contiguous memory. A conversion such as x.half() is also a copy, but it does not count, because
+    contiguous memory would not avoid it."""
     return bool(task.inputs and task.outputs) and task.inputs[0][1] != task.outputs[0][1]
 
 

@@ -34,8 +34,8 @@ __all__ = ["analyse", "profile", "supported_activities", "tensorboard_trace_hand
 class profile(torch.profiler.profile):
     """torch.profiler.profile for all threads. custom_trace_id_callback returns the name of a trace.
 
-    With profile_memory, operators of the calling thread and of the backward pass are recorded only: torch reports allocations to
-    no other profiler. Tasks of the device and calls of AscendCL are those of all threads."""
+    With profile_memory, only operators of the calling thread and of the backward pass are recorded, because torch reports
+    allocations only to a profiler of one thread. Tasks of the device and calls of AscendCL are recorded for all threads."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class profile(torch.profiler.profile):
         activities = set(given) if isinstance(given, Iterable) else set()
         if not activities or not activities <= supported_activities():
             raise ValueError(
-                f"profile: activities must be of ProfilerActivity.CPU and ProfilerActivity.NPU, as a list, not {given!r}"
+                f"profile: activities must be a list of ProfilerActivity.CPU and ProfilerActivity.NPU, not {given!r}"
             )
         for name, value in (("schedule", schedule), ("on_trace_ready", on_trace_ready)):
             if value is not None and not callable(value):
@@ -68,10 +68,10 @@ class profile(torch.profiler.profile):
         if use_cuda is not None:
             warnings.warn("profile: use_cuda has no effect on npu; activities say what is recorded", stacklevel=2)
         self.npu_config = experimental_config or _ExperimentalConfig()
-        self.npu_records: Records | None = None  # of the device, after stop
+        self.npu_records: Records | None = None  # records of the device, after stop
         self.npu_metadata: dict[str, Any] = {}
         self._started = False
-        self._error: RuntimeError | None = None  # of the device, to be raised when the trace is written
+        self._error: RuntimeError | None = None  # an error of the device, raised after the trace is written
         self._is_cycle = False
         self._recorder: Recorder | None = None
         super().__init__(
@@ -89,25 +89,25 @@ class profile(torch.profiler.profile):
 
     def start(self) -> None:
         if self._started:
-            raise RuntimeError("profile.start: this profiler runs already; call stop() first")
+            raise RuntimeError("profile.start: this profiler is already running; call stop() first")
         super().start()
         self._started = True
 
     def step(self) -> None:
         if not self._started:
             raise RuntimeError(
-                "profile.step: this profiler does not run; call start() first, or use `with profile(...) as prof:`"
+                "profile.step: this profiler is not running; call start() first, or use `with profile(...) as prof:`"
             )
         self._end_cycle(super().step)
 
     def stop(self) -> None:
         if not self._started:
-            raise RuntimeError("profile.stop: this profiler does not run; call start() first")
+            raise RuntimeError("profile.stop: this profiler is not running; call start() first")
         self._started = False
         self._end_cycle(super().stop)
 
     def _end_cycle(self, end: Callable[[], None]) -> None:
-        """An error of the device is raised after on_trace_ready was called."""
+        """Ends a cycle. An error of the device is raised after the call of on_trace_ready."""
         self._is_cycle = True
         try:
             end()
@@ -131,8 +131,7 @@ class profile(torch.profiler.profile):
         self._recorder = recorder
 
     def stop_trace(self) -> None:
-        """An error of the device that the program did not see yet, or Ctrl-C while this waits, is raised after the recording has
-        ended."""
+        """Ends the recording. Raises afterwards an error of the device that no call has raised, or Ctrl-C of the wait."""
         error = None
         recorder, self._recorder = self._recorder, None
         try:
@@ -154,16 +153,16 @@ class profile(torch.profiler.profile):
         self.npu_metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """The same with JSON as a text."""
+        """Like add_metadata(), for a text that is JSON."""
         super().add_metadata_json(key, value)
         self.npu_metadata[key] = _json_or_text(value)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Writes a line "OUTER;...;INNER MICROSECONDS" for each stack. metric: self_cpu_time_total or self_npu_time_total."""
         if metric not in ("self_cpu_time_total", "self_npu_time_total"):
-            raise ValueError(f"export_stacks: metric must be self_cpu_time_total or self_npu_time_total, not {metric!r}")
+            raise ValueError(f"export_stacks: metric must be self_cpu_time_total or self_npu_time_total, but is {metric!r}")
         if self.profiler is None or not self.with_stack:
-            raise RuntimeError("export_stacks: there are no stacks; give profile with_stack=True, and record before")
+            raise RuntimeError("export_stacks: there are no stacks; record first, with profile(with_stack=True)")
         times: dict[str, int] = defaultdict(int)
         for node in link(host_records(self.profiler.kineto_results, self.npu_records)).nodes:
             if node.operator.kind == "operator" and (frames := node.frames()):
@@ -198,8 +197,8 @@ def tensorboard_trace_handler(
 ) -> Callable[[Any], None]:
     """For on_trace_ready: writes WORKER_TIME_ascend_pt under dir_name (docs/profiling.md lists its files).
 
-    dir_name: the working directory by default. worker_name: host name and PID by default. Without analyse_flag only the raw
-    records are written; analyse() makes the rest. async_mode has no effect: the files are written at once."""
+    dir_name: the working directory by default. worker_name: host name and PID by default. analyse_flag=False writes only the raw
+    records; analyse() makes the other files from them. async_mode has no effect: the files are always written at once."""
     for name, value in (("analyse_flag", analyse_flag), ("async_mode", async_mode)):
         if not isinstance(value, bool):
             raise TypeError(f"tensorboard_trace_handler: {name} must be True or False, not {value!r}")
@@ -227,7 +226,7 @@ def tensorboard_trace_handler(
             lost = f"{records.dropped} records of the device did not fit; record fewer steps"
             warnings.warn(f"tensorboard_trace_handler: {lost}", stacklevel=2)
         target = folder / f"{worker}_{moment()}_ascend_pt"
-        while target.exists():  # of another rank with this worker_name
+        while target.exists():  # another rank with this worker_name has made it
             target = folder / f"{worker}_{moment()}_ascend_pt"
         if analyse_flag:
             write_ascend_pt(target, records, config)
@@ -240,11 +239,11 @@ def tensorboard_trace_handler(
 
 
 def analyse(profiler_path: str, max_process_number: int = 320, export_type: Any = None) -> None:
-    """Writes ASCEND_PROFILER_OUTPUT anew in each *_ascend_pt folder of profiler_path. max_process_number has no effect."""
+    """Writes ASCEND_PROFILER_OUTPUT again in each *_ascend_pt folder of profiler_path. max_process_number has no effect."""
     root = Path(profiler_path)
     folders = [root] if root.name.endswith("_ascend_pt") else sorted(root.glob("*_ascend_pt"))
     if not folders:
-        raise NotAProfile(f"analyse: {root} holds no folder *_ascend_pt; give the folder of tensorboard_trace_handler")
+        raise NotAProfile(f"analyse: {root} contains no folder *_ascend_pt; give the folder of tensorboard_trace_handler")
     for each in folders:
         stored = _stored_config(each)
         chosen = stored.export_type if export_type is None else _ExperimentalConfig(export_type=export_type).export_type
@@ -257,7 +256,7 @@ def _stored_config(folder: Path) -> _ExperimentalConfig:
             stored = json.loads(path.read_text())["config"]["experimental_config"]
             return _ExperimentalConfig(**{name[1:]: value for name, value in stored.items()})
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise NotAProfile(f"analyse: {path} is damaged, or of another version; record the profile again") from None
+            raise NotAProfile(f"analyse: {path} is damaged or of another version; record the profile again") from None
     return _ExperimentalConfig()
 
 
@@ -269,7 +268,7 @@ def _json_or_text(value: str) -> Any:
 
 
 def _chosen(records: Records | None, config: _ExperimentalConfig) -> Records | None:
-    """Marks of mstx are kept if the settings ask for them, and for their domain."""
+    """The records without marks of mstx, unless the settings select them and their domain."""
     if records is None:
         return None
     include, exclude = config.mstx_domain_include, config.mstx_domain_exclude

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def rank() -> int:
-    """Of the default process group, else that of the launcher."""
+    """The rank in the default process group; without a group, the rank that the launcher has set."""
     distributed = _initialised_distributed()
     if distributed is not None:
         return int(distributed.get_rank())

@@ -1,13 +1,12 @@
-"""What a profiler recorded, in memory and in a folder. All times are nanoseconds since 1970.
+"""Records of a profiler, in memory and in a folder. All times are nanoseconds since 1970.
 
     records = Records(tasks=[Task(name="aclnnAdd", start_ns=..., ...)])
     write_raw(folder, records)      # host/info.json, host/*.jsonl, device_N/tasks.jsonl, host/end.json
     read_raw(folder)                # the records again
 
-The folder has the form of the PROF_* folders of libmsprofiler.so, with tables for what torch's profiler records. A table is a
-file of JSON Lines: one object for each record; a missing field has its default, and an unknown one is skipped. A file that ends
-in the middle of a line, as a killed process or a full disk leaves it, is read up to its last whole line.
-"""
+The folder has the form of the PROF_* folders of libmsprofiler.so, with more tables for the records of torch's profiler. A table
+is a file of JSON Lines: one object for each record. A missing field has its default. An unknown field is skipped. A killed
+process or a full disk can cut a file in the middle of a line; such a file is read up to its last whole line."""
 
 from __future__ import annotations
 
@@ -30,9 +29,9 @@ COLLECTIVE, CALLBACK, OTHER = "collective", "callback", "other"
 
 
 class Task(NamedTuple):
-    """What a stream of a device ran. The fields are those of torch_npu.profiler._records.Task, which can stand in its place."""
+    """A task of a stream. It has the fields of torch_npu.profiler._records.Task, which may replace it."""
 
-    name: str  # the aclnn function, or that of the runtime
+    name: str  # the function of libopapi or of the runtime
     kind: str = KERNEL
     device: int = 0
     stream: int = 0
@@ -41,7 +40,7 @@ class Task(NamedTuple):
     enqueue_ns: int = 0
     start_ns: int = 0
     end_ns: int = 0
-    correlation: int = 0  # of the host call that launched it; 0: unknown
+    correlation: int = 0  # the correlation of the host call that launched it; 0: unknown
     external: int = 0  # the ID of torch's operator that launched it; 0: unknown
     bytes: int = 0
     direction: str = ""
@@ -69,11 +68,11 @@ class Operator(NamedTuple):
     kind: str = "operator"  # operator, annotation or python
     shapes: Any = ()
     dtypes: Any = ()
-    stack: Any = ()  # innermost first; of a Python function the line that called it
+    stack: Any = ()  # innermost first; for a Python function: the line that called it
     sequence: int = -1
-    device_ns: int = 0  # time on the device between events around the operator; 0 where tasks have times of their own
+    device_ns: int = 0  # time on the device between events around the operator; 0 if there are tasks with times
     flops: int = 0
-    id: int = 0  # Task.external of its tasks
+    id: int = 0  # equal to Task.external of its tasks
 
 
 class Mark(NamedTuple):
@@ -131,7 +130,7 @@ class Records:
         return (min(first), max(last)) if first else (0, 0)
 
     def what_is_missing(self) -> str:
-        """Says why the records are incomplete; "" if they are complete."""
+        """The reason why the records are incomplete; "" if they are complete."""
         if not self.info.get("complete", True):
             return "the program ended while it was profiled"
         parts = [f"{self.dropped} did not fit"] if self.dropped else []
@@ -153,12 +152,12 @@ _HOST_TABLES: dict[str, Any] = {"calls": Call, "operators": Operator, "marks": M
 
 
 class NotAProfile(ValueError):
-    """A folder that holds no records, or records of another version. The message names it."""
+    """The folder has no records, or records of another version. The message names the folder."""
 
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Collections visit every record again and again: they double the time of an export."""
+    """Switches garbage collection off. Collections visit every record many times and would double the time of an export."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -191,7 +190,7 @@ def write_raw(folder: Path, records: Records) -> None:
 
 
 def add_raw(folder: Path, records: Records) -> None:
-    """Appends tables of the host to a folder that libmsprofiler has written, and adds to its info."""
+    """Adds tables and settings of the host to a folder that libmsprofiler has written."""
     path = folder / "host" / "info.json"
     try:
         for name, row in _HOST_TABLES.items():
@@ -218,7 +217,7 @@ def read_raw(folder: Path) -> Records:
 
 
 def _read_end(path: Path, records: Records) -> None:
-    """What is missing in the records. A file that is absent or cut shows that the program ended while it was profiled."""
+    """Reads the numbers of missing records. If the file is missing or cut, the program ended while it was profiled."""
     try:
         ended = json.loads(path.read_text(encoding="utf-8"))
         records.dropped, records.unfinished = (max(int(ended[name]), 0) for name in ("dropped", "unfinished"))
@@ -229,7 +228,7 @@ def _read_end(path: Path, records: Records) -> None:
 def _read_info(folder: Path) -> dict[str, Any]:
     path = folder / "host" / "info.json"
     if not path.is_file():
-        raise NotAProfile(f"{folder} holds no profile of torch_npu: it has no file host/info.json")
+        raise NotAProfile(f"{folder} contains no profile of torch_npu: it has no file host/info.json")
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
         version = info.get("version")
@@ -240,7 +239,7 @@ def _read_info(folder: Path) -> dict[str, Any]:
     except (ValueError, AttributeError, RecursionError):
         raise NotAProfile(f"{path} is damaged; record the profile again") from None
     if version is None:
-        raise NotAProfile(f"{folder} holds no profile of torch_npu: {path} has no version")
+        raise NotAProfile(f"{folder} contains no profile of torch_npu: {path} has no version")
     if version != VERSION:
         raise NotAProfile(
             f"{folder} was written by another version of torch_npu (format {version}, this one reads {VERSION}); "
@@ -254,7 +253,7 @@ def _is(kind: type, value: Any) -> bool:
 
 
 class Shared:
-    """Replaces a text or list by the first equal one, so that a million records need little memory."""
+    """Returns the first text or list that is equal to the given one, so that a million records need little memory."""
 
     def __init__(self) -> None:
         self._seen: dict[Any, Any] = {}
@@ -266,7 +265,7 @@ class Shared:
 
 
 class ById:
-    """Calls a function once for each object, because records share theirs."""
+    """Calls a function once for each object. Records share equal texts and lists, so this saves most calls."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
@@ -291,19 +290,21 @@ def _read_lines(path: Path, row: Any, shared: Shared) -> Iterator[Any]:
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
         while lines := list(islice(file, 1000)):
             if not lines[-1].endswith("\n"):
-                lines.pop()  # the writer was stopped here
+                lines.pop()  # a cut line: the writer ended here
             try:
                 columns = _columns(lines, row, shared)
             except _DAMAGE:
-                raise NotAProfile(f"{path} is damaged at the line {_damaged(lines, row)[:40]!r}; record it again") from None
+                raise NotAProfile(
+                    f"{path} is damaged at the line {_damaged(lines, row)[:40]!r}; record the profile again"
+                ) from None
             yield from map(row._make, zip(*columns, strict=True))
 
 
 def _columns(lines: list[str], row: Any, shared: Shared) -> list[Any]:
-    """Raises one of _DAMAGE if a line is no record."""
+    """The fields of the lines as columns. Raises one of _DAMAGE if a line is not a record."""
     text = f"[{','.join(lines)}]"
     found = json.loads(text)
-    if "\\ud" in text or "\\uD" in text:  # half of a character, which no file in UTF-8 can hold, becomes a question mark
+    if "\\ud" in text or "\\uD" in text:  # a half of a surrogate pair becomes a question mark, because UTF-8 cannot hold it
         found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     return [_column(found, row, name, shared) for name in row._fields]
 
@@ -335,7 +336,7 @@ def _are_tensors(values: Any) -> bool:
     return all(len(value) == 3 and type(value[0]) is list and _are_texts(value[1:]) for value in values)
 
 
-_LARGEST = (1 << 63) - 1  # of SQLite
+_LARGEST = (1 << 63) - 1  # the largest integer of SQLite
 _DAMAGE = (ValueError, KeyError, AttributeError, TypeError, RecursionError)
 _LISTS: dict[str, Callable[[Any], bool]] = {
     "dtypes": _are_texts,

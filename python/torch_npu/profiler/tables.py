@@ -1,4 +1,4 @@
-"""The CSV and JSON files of ASCEND_PROFILER_OUTPUT. Times are microseconds; what cannot be known is N/A."""
+"""Writes the CSV and JSON files of ASCEND_PROFILER_OUTPUT. Times are microseconds. An unknown value is N/A."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def us(nanoseconds: float) -> float:
 
 
 def stamp(nanoseconds: int) -> str:
-    """Microseconds since 1970. A float would lose their last digits."""
+    """Microseconds since 1970, as a text. A float would lose the last digits."""
     return f"{nanoseconds // 1000}.{nanoseconds % 1000:03}"
 
 
@@ -72,7 +72,7 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]])
 def tensors(task: Task, cells: Callable[[Any], Any] | None = None) -> list[str]:
     """The six cells of a task's inputs and outputs. cells: tensor_cells, or ById(tensor_cells).
 
-    They are N/A if the record has no tensors at all. The shape of a scalar is an empty cell."""
+    All cells are N/A if the record has no tensors. The shape of a scalar is an empty cell."""
     if not task.inputs and not task.outputs:
         return [names.UNKNOWN] * 6
     cells = cells or tensor_cells
@@ -86,7 +86,7 @@ def tensor_cells(row: Any) -> tuple[str, str, str]:
 
 
 def write_all(folder: Path, records: Records, metrics: str = "ACL_AICORE_NONE", l2_cache: bool = False) -> None:
-    """Writes every table that the records have something for."""
+    """Writes every table for which there are records."""
     kernel_details(folder / "kernel_details.csv", records, metrics)
     operator_details(folder / "operator_details.csv", records)
     op_statistic(folder / "op_statistic.csv", records.tasks)
@@ -189,7 +189,7 @@ def task_time(path: Path, tasks: Iterable[Task]) -> None:
 
 
 def l2_rates(path: Path, tasks: Iterable[Task]) -> None:
-    """The software device has no such cache, so the rates are N/A."""
+    """Rows for l2_cache.csv. The software device has no L2 cache, so the rates are N/A."""
     unknown = [names.UNKNOWN] * 2
     kernels = (task for task in tasks if task.kind in ("kernel", COLLECTIVE))
     write_csv(path, L2_COLUMNS, ([task.device, task.stream, task.task, *unknown, names.shown(task)] for task in kernels))
@@ -205,7 +205,8 @@ def _receives(task: Task) -> bool:
 
 
 def step_trace_time(path: Path, records: Records) -> None:
-    """Bubble is the time of receives, and Stage the rest of the step. Copies are no computing: they are part of Free."""
+    """Rows for step_trace_time.csv. Bubble is the time of receives. Stage is the rest of the step. Copies belong to Free, not to
+    Computing."""
     rows = []
     for device in records.devices():
         tasks = sorted(
@@ -230,7 +231,8 @@ def step_trace_time(path: Path, records: Records) -> None:
 
 
 def communication(folder: Path, records: Records) -> None:
-    """communication.json, if there are collectives. Parts of a collective's time that the device does not record are N/A."""
+    """Writes communication.json if there are collectives. The device does not record the parts of a collective's time, so they
+    are N/A."""
     found: dict[str, Any] = {}
     for task in records.tasks:
         if task.kind != COLLECTIVE:
@@ -256,8 +258,8 @@ def communication(folder: Path, records: Records) -> None:
 
 
 def operator_memory(path: Path, records: Records) -> None:
-    """A row for each allocation. Kineto's threads of allocations are numbers of its own, so names are found by time alone. Torch
-    reports no stream and no active memory."""
+    """A row for each allocation. Kineto numbers the threads of allocations in its own way, so the operator is found by the time
+    alone. Torch reports no stream and no active memory."""
     operators = sorted((row for row in records.operators if row.kind == "operator"), key=lambda row: row.start_ns)
     open_rows: dict[Any, tuple[Memory, str]] = {}
     rows = []

@@ -1,8 +1,8 @@
-"""Records of a trace of torch.profiler: *.pt.trace.json of its tensorboard_trace_handler, or what export_chrome_trace wrote.
+"""Reads a trace of torch.profiler: *.pt.trace.json of its tensorboard_trace_handler, or a file of export_chrome_trace.
 
     read_trace(Path("traces/worker.1795068230643481282.pt.trace.json"))     # also compressed, as .json.gz
 
-A trace has no allocations with totals, no counts of fallbacks and no settings of the host.
+A trace lacks totals of allocations, numbers of fallbacks, and settings of the host.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _OPERATORS = {"cpu_op": "operator", "user_annotation": "annotation", "python_fun
 _TASKS = {"kernel", "gpu_memcpy", "gpu_memset"}
 _COPY = re.compile(r"Mem(?:cpy (\w+)|set) \((.+)\)")
 _STEP = re.compile(r"ProfilerStep#(\d+)")
-_FIRST_ROW_WITHOUT_STREAM = 100_000  # of kineto_profiler.cpp
+_FIRST_ROW_WITHOUT_STREAM = 100_000  # equal to kFirstRowWithoutStream of kineto_profiler.cpp
 
 
 def task_of(name: str) -> tuple[str, str, str]:
-    """The name, the kind and the direction of a task that has the given name in torch's profile."""
+    """The name, kind and direction of a task, from its name in torch's profile."""
     if copy := _COPY.fullmatch(name):
         return copy[2], COPY if copy[1] else FILL, copy[1] or ""
     return name, COLLECTIVE if name.startswith("Hccl") else KERNEL, ""
@@ -48,7 +48,7 @@ def read_trace(path: Path) -> Records:
             trace = json.load(file)
         return _Reader(trace).records
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, EOFError, gzip.BadGzipFile):
-        raise NotAProfile(f"{path} is damaged, or no trace of torch.profiler; record the profile again") from None
+        raise NotAProfile(f"{path} is damaged, or is not a trace of torch.profiler; record the profile again") from None
 
 
 class _Reader:

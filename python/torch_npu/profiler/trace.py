@@ -1,8 +1,7 @@
-"""Chrome traces of records, for chrome://tracing, Perfetto, TensorBoard and HTA.
+"""Writes records as a Chrome trace, for chrome://tracing, Perfetto, TensorBoard and HTA.
 
-Times are numbers in microseconds since the first record. IDs are small. Events of a track nest or follow each other: what would
-overlap goes to another track of the same name.
-"""
+Times are numbers in microseconds since the first record. IDs are small. Events of a track follow each other or nest. An event
+that would overlap only in part goes to another track with the same name."""
 
 from __future__ import annotations
 
@@ -205,7 +204,7 @@ def write_trace(path: Path, records: Records) -> None:
 
 
 def write_events(path: Path, events: Iterable[Event], base: int, info: dict[str, Any]) -> None:
-    """Writes the file as a whole: another name until it is complete."""
+    """Writes the file under another name and renames it when it is complete."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
     try:

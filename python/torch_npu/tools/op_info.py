@@ -2,8 +2,8 @@
 
     python -m torch_npu.tools.op_info --host_log_folder $HOME/ascend/log/plog    # writes ascend_op_info_summary.txt
 
-A line of the log that begins with "[INFO] ASCENDCL" and contains aclopCompile::aclOp is about one operator: "OpType: TYPE,
-PARAMETERS". The summary has a line "TYPE PARAMETERS" for each different one.
+A line of the log that begins with "[INFO] ASCENDCL" and contains aclopCompile::aclOp describes an operator: "OpType: TYPE,
+PARAMETERS". The summary has one line "TYPE PARAMETERS" for each combination.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def operators(folder: Path) -> list[str]:
-    """The different "TYPE PARAMETERS" of the files *.log, in the order of their first line."""
+    """The distinct texts "TYPE PARAMETERS" of the files *.log, in the order of their first line."""
     found: dict[str, None] = {}
     for path in sorted(folder.glob("*.log")):
         with path.open(errors="replace") as file:
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     target = Path("ascend_op_info_summary.txt")
     if not options.host_log_folder.is_dir():
-        print(f"get_ascend_op_info: {options.host_log_folder} is not a folder; give that of the host logs", file=sys.stderr)
+        print(f"get_ascend_op_info: {options.host_log_folder} is not a folder; give the folder of the host logs", file=sys.stderr)
         return 1
     found = operators(options.host_log_folder)
     try:

@@ -6,9 +6,9 @@
         train(batch)
         profile.end()     # after the tenth step: writes the trace and calls sys.exit()
 
-profile_type: TORCH records with torch.autograd.profiler (use_npu=False: the host only), ASCEND_PROFILER with torch_npu.profiler,
-CANN and GE with torch.npu.profile. None records nothing and does not end the program. All calls of Profile return one object.
-Environment variables: PROFILE_START_STEP replaces start_step; PROFILE_TYPE is used if profile_type is None.
+profile_type selects the profiler: torch.autograd.profiler for TORCH (use_npu=False records only the host), torch_npu.profiler for
+ASCEND_PROFILER, torch.npu.profile for CANN and GE. None records nothing and does not end the program. All calls of Profile return
+the same object. The environment variable PROFILE_START_STEP replaces start_step. PROFILE_TYPE is used if profile_type is None.
 """
 
 from __future__ import annotations

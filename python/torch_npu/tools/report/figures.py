@@ -1,4 +1,4 @@
-"""Figures of a page as SVG: bars on tracks over time, and a flame graph. A pointer on a bar shows its text."""
+"""Draws figures of a page as SVG: bars on tracks over time, and a flame graph. A bar shows its text under the mouse pointer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Frame:
 
 
 def timeline(tracks: Sequence[tuple[str, Iterable[tuple[float, float, str]]]], unit: str = "us") -> str:
-    """tracks: (label, bars); a bar is (start, end, name)."""
+    """Draws bars over time. tracks: pairs (label, bars). A bar is (start, end, name)."""
     rows = [(label, sorted(bars)) for label, bars in tracks]
     first = min((bar[0] for _, bars in rows for bar in bars), default=0.0)
     last = max((bar[1] for _, bars in rows for bar in bars), default=1.0)
@@ -38,7 +38,7 @@ def timeline(tracks: Sequence[tuple[str, Iterable[tuple[float, float, str]]]], u
 
 
 def flame(root: Frame, unit: str = "us", most_depth: int = 40) -> str:
-    """Widths are values. A bar below another is inside of it."""
+    """Draws a flame graph. The width of a bar is its value. A bar below another bar is a part of it."""
     parts: list[str] = []
     deepest = 0
     waiting = [(root, 0.0, 0)]

@@ -5,8 +5,8 @@
     write_text(Path("coverage.html"), text)          # the file is whole or unchanged
     read_data(text)                                   # the data again
 
-A click on a head sorts a table; the field above it filters its rows. Every text is escaped. A Cell has a kind that colours it.
-A Section may have a tree of Nodes, which open and close without a script.
+A click on the head of a column sorts a table. The field above a table filters its rows. Every text is escaped. A Cell has a kind,
+which sets its colour. A Section may have a tree of Nodes, which open and close without a script.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Node:
-    """A node of a tree. A click on a node that has children shows or hides them."""
+    """A node of a tree. A click on a node shows or hides its children."""
 
     text: str
     kind: str = "plain"  # one of KINDS
-    note: str = ""  # shown behind the text
+    note: str = ""  # a text after the text of the node
     is_open: bool = False
     children: list[Node] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ class Section:
     tables: Sequence[Table] = field(default_factory=tuple)
     tree: Node | None = None
     code: str = ""  # preformatted text, such as a traceback or a diff
-    figure: str = ""  # SVG of figures.py, which is not escaped
+    figure: str = ""  # SVG of figures.py; not escaped
 
 
 def page(title: str, sections: Iterable[Section], data: Any = None) -> str:
