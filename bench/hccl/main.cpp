@@ -4,7 +4,7 @@
 //   hccl_bench --ranks 4 --op all_reduce  4 ranks, one operation
 //   hccl_bench --bytes 1048576            one size
 //
-// The size is that of the data of each rank in an all-reduce and broadcast, and that of all ranks in the other operations.
+// The size is the size of each rank's data for all-reduce and broadcast, and of the data of all ranks for the other operations.
 // "queued" is the time of one of many calls that were launched at once. "waited" is the time of a call that the host waits for.
 // Bus bandwidth is the algorithm bandwidth times the factor that nccl-tests gives for the operation.
 #include <sys/wait.h>

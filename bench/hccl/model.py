@@ -1,4 +1,4 @@
-"""How long an all-reduce takes with many ranks, from a model.
+"""A model that estimates the time of an all-reduce with many ranks.
 
     python -m bench.hccl.model                                  64 and 1,024 ranks, 8 per host, 100 Gbit/s between hosts
     python -m bench.hccl.model --ranks 64 --network 25 --memory 4
@@ -8,10 +8,10 @@ Assumptions:
 - A collective begins with a header from each rank to each other rank; a rank handles them one after the other.
 - Within a host each rank reads its part of the others' data, then the results: 2 (k-1)/k of the bytes for k ranks of a host.
 - Between hosts the connections of a host share one link, in both directions at once. TCP reaches its bandwidth.
-- `hccl` is what libhccl does. Below 256 KiB each rank exchanges its part with every other rank. From then on partial results go
-  along the hosts and results come back, in pieces (softnpu/hccl/collectives/host_chain.h).
-- `ring` is a ring of the hosts, as libraries for many hosts have it: 2 (H-1)/H of the bytes for H hosts.
-- Reading in the host, the network and the addition overlap, so the slowest of them counts. Ranks call at the same time.
+- `hccl` is the algorithm of libhccl. Below 256 KiB each rank exchanges its part with every other rank. From 256 KiB on, partial
+  results go along the hosts and results come back, in pieces (softnpu/hccl/collectives/host_chain.h).
+- `ring` is a ring of the hosts, which other libraries use: 2 (H-1)/H of the bytes for H hosts.
+- Reading in the host, the network and the addition overlap, so only the slowest of them counts. All ranks call at the same time.
 """
 
 import argparse
@@ -23,13 +23,13 @@ HIERARCHICAL = 256 << 10  # kHierarchicalBytes
 
 @dataclass(frozen=True)
 class Machine:
-    """Seconds and bytes per second."""
+    """Properties of the machines, in seconds and bytes per second."""
 
-    memory_header: float = 0.5e-6  # to send and check one header through shared memory
-    network_header: float = 6e-6  # the same over TCP: a send, a receive and their share of a poll
-    step: float = 20e-6  # from a rank to a rank of the next host
-    memory: float = 5e9  # a rank reads data of another rank of its host
-    network: float = 100e9 / 8  # of a host
+    memory_header: float = 0.5e-6  # time to send and check one header through shared memory
+    network_header: float = 6e-6  # time for one header over TCP: a send, a receive and their share of a poll
+    step: float = 20e-6  # latency from a rank to a rank of the next host
+    memory: float = 5e9  # bandwidth of a rank that reads data of another rank of its host
+    network: float = 100e9 / 8  # bandwidth of the link of a host
 
 
 def headers(machine, ranks, per_host):
@@ -76,7 +76,7 @@ def main():
     options = parser.parse_args()
     for ranks in options.ranks:
         if options.per_host < 1 or ranks < options.per_host or ranks % options.per_host:
-            parser.error(f"--ranks {ranks} is no multiple of --per-host {options.per_host}")
+            parser.error(f"--ranks {ranks} is not a multiple of --per-host {options.per_host}")
     machine = Machine(network=options.network * 1e9 / 8, memory=options.memory * 1e9)
     for row in table(machine, options.ranks, options.per_host):
         print(" ".join(str(field).rjust(11) for field in row))

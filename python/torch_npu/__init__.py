@@ -20,7 +20,7 @@ try:
 except ModuleNotFoundError:  # only a build has it
     raise ImportError(
         f"{os.path.dirname(__file__)} has the sources of torch_npu, not a build. Python found them before the installed package: "
-        "start it in another folder, and take this one out of PYTHONPATH. scripts/build makes a build and installs it."
+        "start it in another folder, and remove this one from PYTHONPATH. scripts/build makes a build and installs it."
     ) from None
 from .version import __version__  # noqa: E402
 

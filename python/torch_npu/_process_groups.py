@@ -21,7 +21,7 @@ import torch
 from . import _C
 
 ProcessGroupHCCL = _C._distributed_c10d.ProcessGroupHCCL
-_named: dict[str, str] = {}  # names of groups by the names of their communicators that get_hccl_comm_name() returned
+_named: dict[str, str] = {}  # the name of a communicator, as get_hccl_comm_name() has returned it -> the name of its group
 
 
 def register() -> None:
@@ -53,7 +53,7 @@ def backend_of(group: Any = None) -> Any:
 
 
 def group_named(name: str) -> Any:
-    """The process group whose communicator get_hccl_comm_name() has named; None if there is none."""
+    """The process group of a communicator, by a name that get_hccl_comm_name() has returned; None for other names."""
     wanted = _named.get(name)
     for group in torch.distributed.distributed_c10d._world.pg_map if wanted is not None else ():
         backend = backend_of(group)
@@ -63,7 +63,8 @@ def group_named(name: str) -> Any:
 
 
 def _remembered(get_name: Callable[..., str]) -> Callable[..., str]:
-    """Remembers the group of each communicator that was named: operators of the namespace npu get the name only."""
+    """Wraps get_hccl_comm_name(). It remembers the group of each returned name, because operators of the namespace npu get only
+    the name."""
 
     @functools.wraps(get_name)
     def get_hccl_comm_name(self: Any, *args: Any, **kwargs: Any) -> str:
@@ -145,8 +146,8 @@ def _with_hccl(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _forgetting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Removes the list of collectives of a _coalescing_manager() whose body raised. torch keeps it, and then appends later
-    collectives of the group to it instead of launching them."""
+    """Wraps _coalescing_manager(). If its body raises an error, the list of collectives is removed. torch itself keeps the list,
+    and then adds later collectives of the group to it instead of launching them."""
 
     @functools.wraps(original)
     @contextlib.contextmanager

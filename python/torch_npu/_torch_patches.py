@@ -101,8 +101,8 @@ def _with_use_npu(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _not_nested(prepare: Callable[..., None]) -> Callable[..., None]:
-    """Wraps the start of torch's profiler: a second one would silently take the records of the first. Profilers that both record
-    the host alone behave as in torch."""
+    """Wraps the start of torch's profiler. A second profiler raises an error, because it would take the records of the first one
+    without notice. Two profilers that record only the host behave as in torch."""
     from .npu import _prof
 
     records_npu = False
@@ -120,8 +120,8 @@ def _not_nested(prepare: Callable[..., None]) -> Callable[..., None]:
 
 
 def _ending_on_errors(exit: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps the end of torch's profiler, which waits for the device: the recording ends even if the device reports an error, or
-    if Ctrl-C interrupts the wait."""
+    """Wraps the end of torch's profiler. It waits for the device first. The recording ends even if the device reports an error,
+    or if Ctrl-C interrupts the wait."""
 
     @functools.wraps(exit)
     def __exit__(self: Any, *raised: Any) -> Any:

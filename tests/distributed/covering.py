@@ -1,12 +1,11 @@
-"""Which calls the tests of collectives make.
+"""Chooses the calls of the tests of collectives.
 
     whole("all_reduce", "halves", DTYPES, SIZES, ("sum", "max"))     every combination
     turns("all_reduce", "tcp", 8)                                    every pair, see below
 
-`turns` makes one call for each dtype. Size, layout, reduction and root take turns, and begin elsewhere for each operation. So the
-calls of all operations have every pair of operation and dtype, operation and size, dtype and size, operation and layout, and
-operation and reduction.
-"""
+`turns` makes one call for each dtype. Each call takes the next size, layout, reduction and root; the first ones differ between
+operations. So the calls of all operations contain every pair of operation and dtype, operation and size, dtype and size,
+operation and layout, and operation and reduction."""
 
 import collections
 from dataclasses import dataclass
@@ -25,7 +24,8 @@ LARGE_BYTES = (1 << 20) + 20
 
 @dataclass(frozen=True)
 class Case:
-    """A call, as all ranks know it. `root` is taken modulo the size of the group; `large` says that `count` is that of LARGE."""
+    """A call, with the same values on all ranks. `root` is taken modulo the size of the group. `large`: `count` comes from
+    LARGE."""
 
     layout: str
     dtype: torch.dtype
@@ -38,19 +38,19 @@ class Case:
 
 
 def large(dtype):
-    """Elements of a large tensor: beyond each size at which libhccl changes its way, and not more than a MiB."""
+    """The number of elements of a large tensor: more than any size at which libhccl changes its algorithm, and at most a MiB."""
     return min(LARGE, LARGE_BYTES // dtype.itemsize)
 
 
 def sized(number, layout, dtype, size, reduction):
-    """The case with a number, which decides on root, way to wait and seed. A size of LARGE depends on the dtype."""
+    """Makes a case. `number` decides the root, the way to wait and the seed. A size of LARGE depends on the dtype."""
     is_large = size == LARGE
     count = large(dtype) if is_large else size
     return Case(layout, dtype, count, reduction, -(number // 4 % 2), number // 2 % 2 == 1, number, is_large)
 
 
 def whole(name, layout, pairs, reductions):
-    """Each pair of dtype and size with each reduction. A barrier has neither."""
+    """Each combination of dtype, size and reduction. A barrier has none of them."""
     operation = OPERATIONS[name]
     cases = []
     for dtype, size in pairs[:2] if name == "barrier" else pairs:
@@ -75,7 +75,8 @@ def turns(name, mode, world):
 
 
 def distinct(mode, world):
-    """Layouts that differ in this world. Groups of one rank move nothing, so one mode suffices. gloo only checks the model."""
+    """The layouts that differ for this number of ranks. Groups of one rank move no data, so one mode is enough. gloo only checks
+    the model."""
     seen = []
     for layout in LAYOUTS:
         groups = members(layout, world)
@@ -86,6 +87,6 @@ def distinct(mode, world):
 
 
 def choices(name, case):
-    """The choices of a case. A large size is one choice, whatever the dtype makes of it."""
+    """The choices of a case. A large size counts as one choice for all dtypes."""
     size = LARGE if case.large else case.count
     return {"operation": name, "dtype": case.dtype, "size": size, "layout": case.layout, "reduction": case.reduction}

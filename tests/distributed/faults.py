@@ -1,7 +1,7 @@
 """Faults of one rank, and the errors of the other ranks. Used by test_rank_faults.py, and as a program:
 
-    scripts/bench faults --runs 100                   # seconds from each fault to each survivor's error, and what was left behind
-    python -m tests.distributed.faults --kinds kill stop --ranks 4         # the same with the torch_npu that is installed
+    scripts/bench faults --runs 100                   # seconds from each fault to each survivor's error, and leftovers
+    python -m tests.distributed.faults --kinds kill stop --ranks 4         # the same with the installed torch_npu
 
 Each run starts new rank processes. The last rank has the fault. The others call all_reduce in a loop until it raises.
 """
@@ -30,16 +30,16 @@ from tests.distributed import nodes
 from tests.distributed.rank_processes import Rank, Setting, context, shared_memory
 
 TIMEOUT = 5  # seconds of the process group
-PATIENCE = 90  # seconds after which a survivor counts as hanging; the machine may be busy
+PATIENCE = 90  # seconds after which a survivor counts as hung; long, because the machine may be busy
 KINDS = ("kill", "stop", "exception", "memory", "kernel", "cut", "corrupt", "unplug")
-DEAD = ("kill", "exception", "memory", "kernel", "cut", "corrupt")  # noticed at once, without the timeout
+DEAD = ("kill", "exception", "memory", "kernel", "cut", "corrupt")  # faults that are noticed at once, without the timeout
 LINKS = ("cut", "corrupt", "unplug")  # faults of connections, so the ranks use TCP
 TCP = (("SOFTNPU_HCCL_TRANSPORT", "tcp"),)
 
 
 @dataclass
 class Outcome:
-    """errors: text and seconds since the fault of each survivor; left: what the run left behind."""
+    """errors: text and seconds since the fault, for each survivor. left: files, ports and processes that the run left behind."""
 
     kind: str
     errors: list = field(default_factory=list)
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def _connections(port):
-    """Descriptors of the established TCP connections of this process, without those of the store."""
+    """Descriptors of the established TCP connections of this process, without connections to the store."""
     lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/self/net", name).read_text().splitlines()[1:]]
     wanted = {line[9] for line in lines if line[3] == "01" and int(line[2].split(":")[1], 16) != port}
     for descriptor in os.listdir("/proc/self/fd"):
@@ -58,7 +58,7 @@ def _connections(port):
 
 
 def _harm(kind, rank):
-    """The fault. A rank whose connections were harmed goes on."""
+    """Makes the fault happen. A rank whose connections are cut or damaged continues."""
     import torch
 
     if kind == "kill":
@@ -97,7 +97,7 @@ def _work(rank, kind, pipe, environment, output):
     faulty = rank.rank == rank.world - 1
     if faulty:
         time.sleep(0.2)
-        pipe.send(time.monotonic())  # one clock for all processes
+        pipe.send(time.monotonic())  # a clock that all processes share
         if kind == "unplug":
             pipe.recv()  # the parent has cut the link
         else:
@@ -143,7 +143,8 @@ def _listeners():
 
 
 def provoke(kind, world=3, environment=(), folder=None):
-    """Runs one fault and returns its Outcome. Files of the ranks go to a folder that must be empty afterwards, or to `folder`."""
+    """Runs one fault and returns its Outcome. The ranks write files to `folder`, or to a temporary folder that must be empty
+    afterwards."""
     from torch import distributed as dist
 
     needs_tcp = kind in ("cut", "corrupt")
@@ -157,7 +158,7 @@ def provoke(kind, world=3, environment=(), folder=None):
         files.mkdir(exist_ok=True), prints.mkdir()
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         variables = (*(TCP if needs_tcp else ()), *environment, ("TMPDIR", str(files)))
-        # The fork server has imported torch_npu, which reads TORCH_ variables then.
+        # The fork server has already imported torch_npu, which reads the TORCH_ variables. So these need new processes.
         reads_early = any(name.startswith("TORCH_") for name, _ in variables)
         starter = multiprocessing.get_context("spawn") if reads_early else context
         processes, ends = [], []

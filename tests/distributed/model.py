@@ -38,7 +38,7 @@ def combine(tensors, reduction):
     if reduction == "premul_sum":
         wide = [tensor * PREMUL_FACTOR for tensor in wide]
     result = functools.reduce(table[reduction], wide)
-    if reduction == "avg" and dtype.is_complex:  # in pairs of real numbers: complex division by 3 differs in the last bit
+    if reduction == "avg" and dtype.is_complex:  # as pairs of real numbers, because complex division by 3 differs in the last bit
         result = torch.view_as_complex(torch.view_as_real(result) / len(tensors))
     elif reduction == "avg":
         result = torch.div(result, len(tensors), rounding_mode=None if dtype.is_floating_point else "trunc")

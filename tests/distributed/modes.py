@@ -40,12 +40,13 @@ MODES = {
     "hccl": Mode("hccl"),
     "tcp": Mode("hccl", _transport("tcp")),
     "staged": Mode("hccl", _transport("staged")),
-    # Ranks 0 and 1 share memory, and so do ranks 2 and 3. The pairs have addresses of their own and use TCP, without whitelist.
+    # Two pairs of ranks: 0 and 1, 2 and 3. The ranks of a pair share memory. Each pair has its own address. The pairs
+    # use TCP, without a whitelist.
     "hosts": Mode(
         "hccl",
         (("SOFTNPU_HCCL_HOST", "host{pair}"), ("HCCL_IF_IP", "127.0.1.{pair}"), ("HCCL_WHITELIST_DISABLE", "1")),
     ),
-    # The same with two nodes, each a network of its own.
+    # The same with two nodes. Each node is a network namespace.
     "nodes": Mode("hccl", nodes.environment()),
     # CPU tensors, to check the model and the tests.
     "gloo": Mode("gloo", lacks=_GLOO_LACKS),

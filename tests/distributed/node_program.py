@@ -1,4 +1,4 @@
-"""One process per node: adds a tensor up over the nodes and prints the sum. Run by test_two_nodes.py."""
+"""A process of a node: sums a tensor over the nodes and prints the sum. Run by test_two_nodes.py."""
 
 import datetime
 import os

@@ -1,13 +1,14 @@
-"""Two nodes of a network: network namespaces with a link between them, and a link from each to this process.
+"""Two nodes of a network. A node is a network namespace. There is a link between the nodes, and a link from each node to this
+process.
 
     nodes.make()                       # once per process; removed at its end
-    nodes.enter(nodes.name(1))         # this process, which has one thread, moves to node 1
-    nodes.address(1)                   # of node 1, on the link between the nodes
-    nodes.store_address(1)             # of the process that made the nodes, as node 1 sees it
+    nodes.enter(nodes.name(1))         # moves this process to node 1; the process must have one thread
+    nodes.address(1)                   # the address of node 1 on the link between the nodes
+    nodes.store_address(1)             # the address at which node 1 reaches the process that made the nodes
     nodes.link("down")                 # cuts the link between the nodes
 
-Only root may make them. Memory, processes and files are those of the machine, so ranks of two nodes also need different values of
-SOFTNPU_HCCL_HOST, which forbids shared memory between them.
+Only root may make nodes. The nodes share memory, processes and files of the machine. So ranks of different nodes also need
+different values of SOFTNPU_HCCL_HOST, which forbids shared memory between them.
 """
 
 import atexit
@@ -43,7 +44,7 @@ def _ip(*arguments):
 
 @functools.cache
 def make():
-    """The reason why nodes cannot be made; None if they are there."""
+    """Makes the nodes. Returns None, or the reason why nodes cannot be made."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return "network namespaces need root and the program ip"
     atexit.register(_remove, os.getpid())
@@ -68,12 +69,12 @@ def make():
 
 
 def link(state):
-    """Turns the link between the nodes "up" or "down". A connection over a link that is down gets no error; data stays unsent."""
+    """Turns the link between the nodes "up" or "down". A connection over a link that is down gets no error and sends no data."""
     _ip("-n", name(1), "link", "set", "other", state)
 
 
 def environment():
-    """Environment of a rank, with {node} in the place of the number of its node: see rank_processes.py."""
+    """Environment variables of a rank. {node} stands for the number of its node, see rank_processes.py."""
     return (
         ("RANK_NETWORK", name("{node}")),
         ("RANK_STORE", store_address("{node}")),

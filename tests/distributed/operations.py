@@ -14,7 +14,7 @@ from torch import distributed as dist
 
 from tests.distributed import model
 
-PERIOD = 65521  # a prime, so that no part of a collective begins where the numbers repeat
+PERIOD = 65521  # a prime number, so that no part of a collective begins at a repetition of the numbers
 GUARD = 3  # elements in front of and behind each tensor, so that no tensor is aligned and writes beyond it are seen
 REDUCTIONS = {
     "sum": dist.ReduceOp.SUM,
@@ -34,7 +34,7 @@ def reduce_op(name):
 
 @functools.cache
 def _table(dtype, is_factor):
-    """PERIOD numbers, twice."""
+    """PERIOD numbers, repeated once."""
     numbers = torch.randint(-4, 5, (PERIOD,), generator=torch.Generator().manual_seed(0), dtype=torch.int8).repeat(2)
     if dtype == torch.bool:
         return numbers > 0
@@ -90,14 +90,14 @@ class Call:
         return buffer[GUARD : GUARD + count]
 
     def place(self, tensor):
-        """A tensor between guards on the device, in one copy."""
+        """Copies a tensor and guards around it to the device, in one copy."""
         guard = guard_of(self.dtype)
         buffer = torch.cat([guard, tensor, guard]).to(self.device)
         self.buffers.append(buffer)
         return buffer[GUARD : GUARD + tensor.numel()]
 
     def read(self):
-        """The tensors on the CPU, in the order in which they were made. Checks the guards."""
+        """Checks the guards and returns the tensors on the CPU, in the order in which they were made."""
         guard, found = guard_of(self.dtype), []
         for buffer in self.buffers:
             host = buffer.cpu()
@@ -145,7 +145,7 @@ class Operation:
         raise NotImplementedError
 
     def expected(self, call, inputs):
-        """The outputs of all ranks. Only those of call.rank are looked at."""
+        """The outputs of all ranks. Only the outputs of call.rank are used."""
         raise NotImplementedError
 
 
@@ -431,7 +431,7 @@ OPERATIONS = {
 
 
 def check(outputs, expected):
-    """Compares outputs with those of the model, bit by bit."""
+    """Compares outputs with the outputs of the model, bit by bit."""
     assert len(outputs) == len(expected)
     for number, (output, wanted) in enumerate(zip(outputs, expected, strict=True)):
         found = output.cpu()
@@ -446,7 +446,7 @@ def check(outputs, expected):
 
 
 class Everybody:
-    """The inputs of all ranks. Those of a rank are drawn when they are looked at."""
+    """The inputs of all ranks. The inputs of a rank are drawn at their first use."""
 
     def __init__(self, operation, call):
         self._operation, self._call = operation, call

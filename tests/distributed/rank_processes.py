@@ -1,11 +1,11 @@
-"""Sets of rank processes. A set lives on after a test and runs every test of its setting, until others need its room.
+"""Sets of rank processes. A set serves all tests with the same setting. It ends when too many other sets exist.
 
     ranks = rank_sets.get(Setting("hccl", world=4))
     results = ranks.run(function, *arguments)      # function(rank, *arguments) on every rank; a list with one result per rank
 
-The function is a top-level function of a module, because it is pickled by name. `rank` is a `Rank`. If it raises on a rank,
-`run` raises RankError with the traceback of each failed rank. If a rank does not answer in time, it prints the stacks of its
-threads and is killed. A set that failed is closed, and `get` starts a new one.
+The function must be a top-level function of a module, because it is pickled by name. `rank` is a `Rank`. If the function raises
+on a rank, `run` raises RankError with the traceback of each failed rank. A rank that does not answer in time prints the stacks of
+its threads and is killed. A set that failed is closed, and `get` starts a new one.
 
 Processes are forked by the fork server of multiprocessing, which has imported torch and has used no device: a set starts in a
 fraction of a second. They end with the session, also if pytest is killed.
@@ -38,7 +38,7 @@ GROUP_TIMEOUT = datetime.timedelta(seconds=60)
 PR_SET_PDEATHSIG = 1
 
 context = multiprocessing.get_context("forkserver")
-# torch.distributed.fsdp and the others take seconds: they are imported once, not once per rank.
+# Importing torch.distributed.fsdp and the others takes seconds. The fork server imports them once, instead of each rank.
 context.set_forkserver_preload(
     ["torch", "numpy", "pytest", "torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.checkpoint"]
 )
@@ -103,12 +103,14 @@ class Rank:
         from torch import distributed as dist
 
         host = os.environ.get("RANK_STORE", "127.0.0.1")
-        store = dist.TCPStore(host, self.port, is_master=False, timeout=GROUP_TIMEOUT)  # to connect; that may take seconds
+        store = dist.TCPStore(
+            host, self.port, is_master=False, timeout=GROUP_TIMEOUT
+        )  # connects the ranks, which may take seconds
         store.set_timeout(timeout)
         return dist.PrefixStore(name, store)
 
     def join(self, name="default", timeout=GROUP_TIMEOUT, store=None, **options):
-        """Makes the default process group. Each use needs a name of its own, or a part of a store."""
+        """Makes the default process group. Each use needs a new name, or a new part of a store."""
         import torch
         from torch import distributed as dist
 
@@ -251,7 +253,7 @@ class RankSet:
 
 
 class RankSets:
-    """The sets of a session by setting, those that were used last at the end."""
+    """The sets of a session by their setting. The set that was used last is at the end."""
 
     def __init__(self):
         self._sets = {}
@@ -265,7 +267,7 @@ class RankSets:
         return ranks
 
     def _make_room(self, world):
-        """Ends the sets that were not used for the longest time: each process keeps memory of its device."""
+        """Ends the sets that have not been used for the longest time, because each process keeps memory of its device."""
         while self._sets and sum(setting.world for setting in self._sets) + world > MOST_PROCESSES:
             ranks = self._sets.pop(next(iter(self._sets)))
             if not ranks.failed:

@@ -1,4 +1,4 @@
-"""Trains with a checkpoint after each step; rank 1 has a fault once. Started by torchrun in test_rank_faults.py.
+"""Trains with a checkpoint after each step. Rank 1 has one fault. test_rank_faults.py starts it by torchrun.
 
 torchrun --nproc_per_node 2 --max_restarts 2 restart_program.py FOLDER none|kill|exception
 """

@@ -1,4 +1,5 @@
-"""Models and trainings that the tests of the stack compare: the whole batch in one process on the CPU, and its parts on ranks."""
+"""Models for the tests of FSDP and the like. They train with the whole batch in one process on the CPU, and with its parts on
+ranks."""
 
 import torch
 from torch import nn
@@ -32,7 +33,7 @@ def batch(step, rows=ROWS):
 
 
 def part(tensor, rank):
-    """The rows of a rank, on its device."""
+    """The part of the rows that belongs to a rank, on its device."""
     return tensor.chunk(rank.world)[rank.rank].to(rank.device)
 
 
@@ -57,14 +58,14 @@ def reference(depth=3, steps=STEPS, optimizer=adam, clip=None):
 
 
 def mean_over_ranks(loss, world):
-    """The loss of the whole batch, from equal parts."""
+    """The loss of the whole batch, computed from equal parts."""
     total = loss.detach().clone()
     torch.distributed.all_reduce(total)
     return total.item() / world
 
 
 def same_parameters(found, expected, **tolerance):
-    """found: tensors by name, on the CPU. Compares all of them with the parameters of a model."""
+    """Compares tensors with the parameters of a model. found: tensors by name, on the CPU."""
     wanted = dict(expected.named_parameters())
     assert set(found) == set(wanted), set(found) ^ set(wanted)
     for name, tensor in found.items():

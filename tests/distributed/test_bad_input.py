@@ -160,13 +160,13 @@ def test_a_mismatch_over_tcp(rank_sets, kind):
 
 
 def looks_late(rank):
-    """The watchdog has seen the failure when the program looks."""
+    """The watchdog sees the failure before the program does."""
     dist.all_reduce(torch.ones(12 - rank.rank, device=rank.device), async_op=True)
     time.sleep(0.5)
     dist.all_reduce(torch.ones(1, device=rank.device))
 
 
-def test_a_program_that_looks_late_gets_the_words_of_the_first_failure(rank_sets):
+def test_a_late_call_gets_the_text_of_the_first_failure(rank_sets):
     assert_words(errors_of(rank_sets, TWO, looks_late), "count", "11 elements", "12 elements", "rank 1")
 
 
@@ -327,14 +327,14 @@ def test_two_ranks_on_one_device(rank_sets):
 
 
 def endpoint(words):
-    """The address and port of a word of /proc/net/tcp: the address is numbers of four bytes, lowest byte first."""
+    """The address and port from a word of /proc/net/tcp. The address consists of numbers of four bytes, lowest byte first."""
     address, port = words.split(":")
     numbers = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
     return socket.inet_ntop(socket.AF_INET if len(numbers) == 1 else socket.AF_INET6, b"".join(numbers)), int(port, 16)
 
 
 def sockets():
-    """Descriptors of the TCP sockets of this process -> (state, own endpoint, other endpoint)."""
+    """A table of the TCP sockets of this process: descriptor -> (state, own endpoint, other endpoint)."""
     lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/self/net", name).read_text().splitlines()[1:]]
     by_inode = {line[9]: (line[3], endpoint(line[1]), endpoint(line[2])) for line in lines}
     found = {}

@@ -1,4 +1,4 @@
-"""Distributed checkpoints: saved by some ranks, loaded by another number of ranks, and damaged ones."""
+"""Distributed checkpoints: loaded by another number of ranks, damaged, and for another model."""
 
 import re
 
@@ -23,7 +23,7 @@ def save(rank, folder, is_async):
         both = dist.new_group(backend="gloo")
         done = dcp.async_save(state, checkpoint_id=folder, process_group=both)
         with torch.no_grad():
-            torch._foreach_zero_([each.to_local() for each in state["model"].values()])  # the copy is made already
+            torch._foreach_zero_([each.to_local() for each in state["model"].values()])  # the checkpoint already has its copy
         done.result()
     else:
         dcp.save(state, checkpoint_id=folder)
@@ -47,11 +47,13 @@ def test_another_number_of_ranks_loads_a_checkpoint(rank_sets, tmp_path, writers
 
 
 def refused(rank, folder, seed, width):
-    """Loads into a model of another width, or damaged files. Returns the one line that says why that fails."""
+    """Loads damaged files, or loads into a model of another width. Returns the line with the reason of the failure."""
     model = fully_shard(small.blocks(seed=seed).to(rank.device), mesh=init_device_mesh("npu", (rank.world,)))
     if width:
         model = fully_shard(torch.nn.Sequential(small.Block(width)).to(rank.device), mesh=init_device_mesh("npu", (rank.world,)))
-    with pytest.raises((dcp.api.CheckpointException, RuntimeError)) as caught:  # CheckpointException is no Exception
+    with pytest.raises(
+        (dcp.api.CheckpointException, RuntimeError)
+    ) as caught:  # CheckpointException is not derived from Exception
         dcp.load({"model": model.state_dict()}, checkpoint_id=folder)
     errors = getattr(caught.value, "failures", None)
     if not errors:

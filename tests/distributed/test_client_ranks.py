@@ -1,4 +1,4 @@
-"""Libraries that train on several ranks, unedited: the curve of two ranks on npu is that of one process on the CPU."""
+"""Unchanged libraries train on two ranks on npu. Losses and weights equal those of one process on the CPU."""
 
 import functools
 import importlib.util
@@ -17,7 +17,7 @@ CLIENTS = Path(__file__).resolve().parents[1] / "migration" / "clients"
 
 
 def start(program, *arguments, ranks=0):
-    """Runs a program, on ranks by torchrun, and returns the line of JSON that it prints."""
+    """Runs a program, with torchrun if there are ranks, and returns the JSON that it prints."""
     command = [sys.executable, "-W", "ignore"]
     if ranks:
         where = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
@@ -48,7 +48,7 @@ def test_accelerate_trains_on_two_ranks(kind):
 
 @pytest.mark.full
 def test_the_trainer_of_transformers_trains_on_two_ranks():
-    # The logged loss depends on the number of ranks, so the CPU has two ranks as well.
+    # The logged loss depends on the number of ranks, so the CPU run also has two ranks.
     compare(start("trainer_ranks.py", "npu", ranks=2), start("trainer_ranks.py", "cpu", ranks=2), 2e-3)
 
 

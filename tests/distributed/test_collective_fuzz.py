@@ -41,7 +41,7 @@ def test_programs_of_other_modes(rank_sets, mode):
 @pytest.mark.parametrize("world", [2, 3, 4, 8])
 @pytest.mark.parametrize("mode", MODES)
 def test_many_programs(rank_sets, mode, world):
-    """A tenth of them for other modes and for 8 ranks, whose programs take ten times as long."""
+    """The number of programs. Other modes and 8 ranks get a tenth, because their programs take ten times as long."""
     programs = PROGRAMS if mode == "hccl" and world < 8 else PROGRAMS // 10
     fuzz(rank_sets, mode, world, range(1000, 1000 + programs), length=40)
 

@@ -1,10 +1,10 @@
-"""Every collective gives what a model in one process gives: operations, dtypes, sizes, groups, world sizes, ways of the data.
+"""Compares every collective with a model in one process: operations, dtypes, sizes, groups, world sizes, transports.
 
-The quick run takes a part of them. --full takes every combination of operation, dtype, size and layout of groups for hccl at 2
-and 4 ranks, and for every other mode and world size every pair of operation and dtype, operation and size, dtype and size,
-operation and layout, operation and reduction, in calls whose choices take turns: see covering.py.
+The quick run tests a part of the combinations. --full tests every combination of operation, dtype, size and layout of groups for
+hccl at 2 and 4 ranks. For every other mode and world size it tests these pairs: operation and dtype, operation and size, dtype
+and size, operation and layout, operation and reduction (covering.py).
 
-A test is one operation; its ranks go through dtypes and sizes. `gloo` runs the same calls on CPU tensors, to check the tests
+A test covers one operation; its ranks go through dtypes and sizes. `gloo` runs the same calls on CPU tensors, to check the tests
 themselves.
 """
 
@@ -32,7 +32,7 @@ def thinned(name, dtypes):
 
 
 def go_through(rank, name, cases):
-    """Runs on a rank: all calls of a test in which it takes part. Returns their number."""
+    """Runs on a rank. Makes all calls of a test in which the rank takes part. Returns their number."""
     operation = OPERATIONS[name]
     groups = {layout: group(rank, layout) for layout in dict.fromkeys(case.layout for case in cases)}
     done = 0
@@ -84,7 +84,7 @@ def test_other_ways_of_the_data(rank_sets, mode, name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("mode", ["hosts", "nodes"])
 def test_two_hosts(rank_sets, mode, name):
-    """Four ranks: two pairs with shared memory, TCP between the pairs; nodes have two networks."""
+    """Four ranks: two pairs with shared memory, and TCP between the pairs. In the mode nodes, each pair has its own network."""
     carry_out(rank_sets, mode, 4, name, whole(name, "world", [(torch.float32, size) for size in SIZES], ("sum",)))
 
 

@@ -1,4 +1,4 @@
-"""The model of the cost of an all-reduce: the table of docs/distributed.md, and what must hold for any machine."""
+"""The model of the cost of an all-reduce: the table of docs/distributed.md, and properties that hold for any machine."""
 
 import pytest
 

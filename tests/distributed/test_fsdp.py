@@ -1,4 +1,4 @@
-"""Sharded data parallel training: FSDP2 (fully_shard), FSDP1 and the ZeRO optimizer give the parameters of one process."""
+"""Sharded data parallel training: FSDP2 (fully_shard), FSDP1 and the ZeRO optimizer give the same parameters as one process."""
 
 import copy
 import functools
@@ -206,12 +206,12 @@ def test_fsdp1_trains_as_one_process(rank_sets, case):
 
 
 def copied(sharded):
-    """A copy of a ShardedTensor, or of a tensor that every rank has: the state shares the memory of the parameters."""
+    """Copies a ShardedTensor, or a tensor that every rank has, because the state shares the memory of the parameters."""
     return copy.deepcopy(sharded) if isinstance(sharded, ShardedTensor) else sharded.clone()
 
 
 def state_dicts(rank):
-    """The full state is that of one process, and the sharded states load again."""
+    """The full state equals the state of one process. Sharded states can be loaded again."""
     model = wrapped(rank, ShardingStrategy.FULL_SHARD)
     full = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
     with FullyShardedDataParallel.state_dict_type(model, StateDictType.FULL_STATE_DICT, full):
@@ -249,7 +249,7 @@ def zero(rank, overlap):
     torch.testing.assert_close(torch.tensor(losses), torch.tensor(reference), **CLOSE)
     small.same_parameters({name: each.detach().cpu() for name, each in model.module.named_parameters()}, trained, **CLOSE)
     own = sum(len(group["params"]) for group in optimizer.optim.param_groups)
-    assert 0 < own < len(list(model.parameters()))  # each rank has the state of its part
+    assert 0 < own < len(list(model.parameters()))  # each rank has only the state of its part
     optimizer.consolidate_state_dict(to=0)
     if rank.rank == 0:
         assert len(optimizer.state_dict()["state"]) == len(list(model.parameters()))

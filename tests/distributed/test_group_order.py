@@ -74,7 +74,7 @@ def destroyed_after_replay(rank):
 
 
 def waited_late(rank, how):
-    """The error of a wait for a collective that was cut, if the program left the group before it waited."""
+    """The error of a wait for an unfinished collective after the program has left the group."""
     store = rank.store(f"launched {how}")
     rank.join(f"waited_late {how}", device_id=rank.device)
     x = torch.ones(4, device=rank.device)
@@ -215,7 +215,7 @@ def test_destroy_waits_for_replays(rank_sets):
 
 
 @pytest.mark.parametrize("how", ["destroyed", "aborted"])
-def test_a_wait_after_the_group_was_left_says_that_the_collective_was_cut(rank_sets, how):
+def test_a_wait_after_leaving_the_group_reports_the_unfinished_collective(rank_sets, how):
     text, _ = rank_sets.get(TWO).run(waited_late, how)
     assert "all_reduce number 2" in text and "did not succeed before its group failed" in text
 

@@ -1,4 +1,4 @@
-"""Profiles of ranks: files with the number of the rank, collectives, the advice about them, and unchanged results."""
+"""Profiles of several ranks: files with the number of the rank, collectives, advice about collectives, and unchanged results."""
 
 import csv
 import json

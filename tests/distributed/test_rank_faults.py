@@ -1,4 +1,5 @@
-"""A rank dies, stops or fails: every other rank gets an error that names rank and operation, and nothing is left behind."""
+"""If a rank dies, stops or fails, every other rank gets an error that names the rank and the operation, and nothing is left
+behind."""
 
 import contextlib
 import datetime
@@ -63,12 +64,12 @@ def test_the_program_refuses_runs_without_a_fault(given, capsys):
 
 
 def looks_away(rank):
-    """Rank 1 does not call the second collective, and rank 0 does not look at the error."""
+    """Rank 1 does not call the second collective, and rank 0 does not read the error."""
     rank.join("looks away", timeout=datetime.timedelta(seconds=2))
     dist.all_reduce(torch.ones(3, device=rank.device))
     torch.npu.synchronize()
     work = dist.all_reduce(torch.ones(3, device=rank.device), async_op=True) if rank.rank == 0 else None
-    time.sleep(70 if rank.rank == 0 else 45)  # rank 0 ends after 32 s, and then the answer of rank 1 is awaited for 30 s
+    time.sleep(70 if rank.rank == 0 else 45)  # rank 0 ends after 32 s; then the test waits 30 s for the answer of rank 1
     return work
 
 
@@ -98,7 +99,7 @@ def test_a_stopped_rank_is_in_the_report(tmp_path, capsys):
 
 
 def success_of_works(rank):
-    """is_success() of a collective before and after rank 1 ends its process. Nothing waits for the second one."""
+    """is_success() of two collectives: the first is done before rank 1 ends, and no call waits for the second."""
     rank.join("success", timeout=datetime.timedelta(seconds=TIMEOUT))
     works = [dist.all_reduce(torch.ones(3, device=rank.device), async_op=True)]
     torch.npu.synchronize()
@@ -132,7 +133,7 @@ def write(folder, rank, *entries):
     Path(folder, f"trace{rank}").write_text(json.dumps({"comm_lib": "hccl", "entries": entries}))
 
 
-def test_the_report_names_the_rank_that_is_behind(tmp_path):
+def test_the_report_names_the_late_rank(tmp_path):
     write(tmp_path, 0, entry(0, 1, retired=True), entry(0, 2, retired=False))
     write(tmp_path, 1, entry(1, 1, retired=True))
     text = report.describe(tmp_path)
@@ -187,10 +188,10 @@ def test_a_truncated_record_is_named_and_left_out(tmp_path):
     (tmp_path / "trace1").write_text(text[: len(text) // 2])
     report_text = report.describe(tmp_path)
     assert "Rank 1 of the group has no record" in report_text
-    assert report_text.splitlines()[-1] == "Left out, because they are no whole records of hccl: trace1."
+    assert report_text.splitlines()[-1] == "Skipped, because they are not complete records of hccl: trace1."
 
 
-@pytest.mark.parametrize(("name", "words"), [("none", "is no folder"), ("x" * 5000, "cannot be read: File name too long")])
+@pytest.mark.parametrize(("name", "words"), [("none", "is not a folder"), ("x" * 5000, "cannot be read: File name too long")])
 def test_a_report_of_no_folder(tmp_path, name, words):
     with pytest.raises(SystemExit, match=words):
         report.main([str(tmp_path / name)])
@@ -216,7 +217,7 @@ def test_the_report_names_messages_that_were_not_finished(tmp_path):
 
 def threads_after(rank, name, times):
     """Threads of the process after many groups."""
-    counts, store = [], rank.store(name)  # one connection: each may take seconds
+    counts, store = [], rank.store(name)  # all groups use one connection, because connecting may take seconds
     for number in range(times):
         rank.join(store=dist.PrefixStore(str(number), store))
         dist.all_reduce(torch.ones(3, device=rank.device))
@@ -228,7 +229,7 @@ def threads_after(rank, name, times):
 
 
 @pytest.mark.parametrize("times", [20, pytest.param(150, marks=pytest.mark.full)])
-def test_threads_of_groups_end_with_them(rank_sets, times):
+def test_threads_of_groups_end_with_the_groups(rank_sets, times):
     for first, last in rank_sets.get(Setting("hccl", 2, join=False)).run(threads_after, f"again {times}", times):
         assert last <= first + 4
 
@@ -255,7 +256,7 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.full
 @pytest.mark.parametrize("fault", ["kill", "exception"])
-def test_torchrun_goes_on_from_the_checkpoint(undisturbed, tmp_path, fault):
+def test_torchrun_continues_from_the_checkpoint(undisturbed, tmp_path, fault):
     done = launch(tmp_path, fault)
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "harmed").exists()

@@ -1,4 +1,4 @@
-"""The stack above the collectives: random meshes and placements, empty shards, streams, freed inputs, failing hooks, threads."""
+"""DTensor and FSDP with random meshes and placements, empty shards, several streams, freed inputs, failing hooks and threads."""
 
 import random
 import threading
@@ -25,7 +25,8 @@ def drawn_placements(draw, mesh, dimensions):
 
 
 def redistributions(rank, seeds):
-    """A tensor keeps its value. Sizes do not divide, and may be 0; tensors may have no dimension."""
+    """Redistributes a tensor at random; it must keep its value. Sizes may be 0 and are not multiples of the mesh. A tensor may
+    have no dimension."""
     for seed in seeds:
         draw = random.Random(seed)
         mesh = init_device_mesh("npu", draw.choice(MESHES[rank.world]))
@@ -72,7 +73,7 @@ def freed(rank):
 
 
 def other_streams(rank):
-    """A tensor that another stream made, on two groups at once, waited for on a third stream."""
+    """Two groups reduce a tensor of another stream at the same time. A third stream waits for them."""
     groups = [dist.new_group(list(range(rank.world))) for _ in range(2)]
     streams = [torch.npu.Stream() for _ in range(3)]
     for turn in range(10):
@@ -147,7 +148,8 @@ def empty_shards(rank):
 
 
 def threads(rank):
-    """Two threads, each with a group and a stream of its own: on one stream, ranks would need the same order of both groups."""
+    """Two threads, each with its own group and its own stream. On one stream, the ranks would need the same order of both
+    groups."""
     groups, found = [dist.new_group(list(range(rank.world))) for _ in range(2)], [None, None]
 
     def work(number):
@@ -172,7 +174,7 @@ def test_the_stack_under_attack(rank_sets, case):
 
 
 def batched_messages(rank):
-    """A message of a batch can be waited for by itself, after the batch was launched."""
+    """The program can wait for a single message of a batch after the launch of the batch."""
     x = torch.full((10,), float(rank.rank), device=rank.device)
     group, peer = dist.group.WORLD._get_backend(rank.device), 1 - rank.rank
     y = torch.empty_like(x)
@@ -187,5 +189,5 @@ def batched_messages(rank):
     whole.wait()
 
 
-def test_messages_of_a_batch_can_be_waited_for(rank_sets):
+def test_the_program_can_wait_for_messages_of_a_batch(rank_sets):
     rank_sets.get(setting("hccl", 2)).run(batched_messages)

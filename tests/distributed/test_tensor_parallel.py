@@ -1,4 +1,4 @@
-"""DTensor, tensor parallel plans, context parallel and pipelines: the results are those of one process."""
+"""DTensor, tensor parallel plans, context parallel and pipelines give the same results as one process."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 def placements(rank):
     """Every pair of placements: a tensor keeps its value, and its shards are the chunks of the whole."""
     mesh = init_device_mesh("npu", (rank.world,))
-    value = torch.arange(7.0 * 6).view(7, 6)  # 7 does not divide
+    value = torch.arange(7.0 * 6).view(7, 6)  # 7 is not a multiple of the number of ranks
     ways = [[Replicate()], [Shard(0)], [Shard(1)]]
     for source in ways:
         for target in ways:
@@ -252,7 +252,7 @@ def test_context_parallel_attention(rank_sets, is_causal, balanced, rotate, worl
 
 
 def refused_attention(rank):
-    """What torch's ring attention does not compute raises one sentence."""
+    """torch's ring attention raises one sentence for a combination that it does not support."""
     mesh = init_device_mesh("npu", (rank.world,))
     parts = [torch.randn(2, 4, 16, 8, device=rank.device) for _ in range(3)]
     ring._cp_options.enable_load_balance = True

@@ -1,8 +1,7 @@
 """The settings of a training on two nodes: master address on both, HCCL_IF_IP, whitelist.
 
-Two nodes are two network namespaces where that is allowed, and two loopback addresses everywhere. Ranks of different nodes
-share no memory.
-"""
+Two nodes are two loopback addresses, and also two network namespaces if this user may make them. Ranks of different nodes share
+no memory."""
 
 import json
 import os
@@ -21,7 +20,7 @@ PROGRAM = str(ROOT / "tests" / "distributed" / "node_program.py")
 
 @pytest.fixture(params=["namespaces", "loopback"])
 def network(request):
-    """(addresses of the nodes, words in front of a command that runs on each node)."""
+    """(addresses of the nodes, for each node the prefix of a command that runs on it)."""
     if request.param == "loopback":
         return ["127.0.1.1", "127.0.1.2"], [[], []]
     if reason := nodes.make():
@@ -30,7 +29,7 @@ def network(request):
 
 
 def run(network, commands, environments):
-    """Runs a command on each node at once. Returns what they printed."""
+    """Runs a command on all nodes at the same time. Returns their output."""
     addresses, prefixes = network
     processes = []
     for node, (command, variables) in enumerate(zip(commands, environments, strict=True)):
@@ -51,7 +50,7 @@ def ranks(master_addresses):
 
 @pytest.mark.full
 def test_torchrun_on_two_nodes_without_a_whitelist(network, tmp_path):
-    """HCCL_WHITELIST_DISABLE=1: a list without the other node has no effect."""
+    """With HCCL_WHITELIST_DISABLE=1, a whitelist without the other node has no effect."""
     (tmp_path / "whitelist").write_text(json.dumps({"host_ip": ["10.1.2.3"]}))
     whitelist = {"HCCL_WHITELIST_DISABLE": "1", "HCCL_WHITELIST_FILE": str(tmp_path / "whitelist")}
     address, port = network[0][0], str(free_port())
@@ -94,7 +93,7 @@ def test_only_nodes_of_the_whitelist_connect(network, tmp_path, lists_all):
 
 @pytest.mark.full
 def test_each_node_needs_the_address_of_the_master(network):
-    """Node 1 has its own address as MASTER_ADDR: nobody listens there."""
+    """Node 1 has its own address as MASTER_ADDR, where no process listens."""
     variables = ranks(network[0])
     output, code = run((network[0][1:], network[1][1:]), [[PROGRAM]], [variables[1]])[0]
     assert code != 0

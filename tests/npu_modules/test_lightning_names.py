@@ -1,4 +1,4 @@
-"""torch_npu.contrib.lightning registers itself with lightning, here with a stand-in that has the classes which it uses."""
+"""torch_npu.contrib.lightning registers itself with lightning. A fake lightning package provides the classes that it uses."""
 
 import sys
 import types
@@ -14,7 +14,7 @@ class Registry(dict):
 
 @pytest.fixture(params=["lightning.pytorch", "pytorch_lightning"])
 def lightning(request, monkeypatch):
-    """The module torch_npu.contrib.lightning, imported with a stand-in for one of the two packages."""
+    """Imports torch_npu.contrib.lightning with a fake of one of the two packages."""
     import importlib
 
     accelerators, strategies = types.ModuleType("accelerators"), types.ModuleType("strategies")

@@ -33,7 +33,7 @@ _DDPStrategy: Any = _strategies.DDPStrategy
 
 
 def _device_numbers(devices: Any, count: int) -> list[Any]:
-    """The devices that `devices` names, unchecked; none if it names nothing."""
+    """The device numbers that `devices` selects, without a check of their range; empty if `devices` has a wrong form."""
     if isinstance(devices, str):
         words = ["-1"] if devices.strip() == "auto" else [word.strip() for word in devices.split(",")]
         if not all(re.fullmatch(r"-?[0-9]+", word) for word in words if word):
@@ -63,7 +63,8 @@ class NPUAccelerator(_Accelerator):
 
     @staticmethod
     def parse_devices(devices: Any) -> list[int]:
-        """Device numbers of Trainer(devices=...): a number of devices, -1 or "auto" for all, "0,2", or a list of numbers."""
+        """The device numbers for Trainer(devices=...). `devices` is a number of devices, -1 or "auto" for all, a text "0,2", or a
+        list of numbers."""
         count = torch.npu.device_count()
         chosen = _device_numbers(devices, count)
         if not chosen or len(set(chosen)) != len(chosen) or not all(number in range(count) for number in chosen):
@@ -97,7 +98,7 @@ class NPUDDPStrategy(_DDPStrategy):
         super().__init__(*args, process_group_backend=process_group_backend, **kwargs)
 
     def _setup_model(self, model: torch.nn.Module) -> DistributedDataParallel:
-        """As the base class does, which makes a stream of CUDA for every device but the CPU."""
+        """Wraps the model. The method of the base class would make a CUDA stream."""
         return DistributedDataParallel(model, device_ids=self.determine_ddp_device_ids(), **self._ddp_kwargs)
 
 

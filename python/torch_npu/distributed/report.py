@@ -1,8 +1,7 @@
-"""`python -m torch_npu.distributed.report FOLDER` says which rank was behind, and at which call.
+"""`python -m torch_npu.distributed.report FOLDER` names the rank that was late, and its last call.
 
-The folder has files of the flight recorder. With TORCH_HCCL_DUMP_ON_TIMEOUT=1 each rank writes one when a collective exceeds its
-timeout, or its communicator fails. docs/distributed.md has an example.
-"""
+The folder has files of the flight recorder. With TORCH_HCCL_DUMP_ON_TIMEOUT=1 each rank writes a file when a collective exceeds
+its timeout, or when its communicator fails. docs/distributed.md has an example."""
 
 from __future__ import annotations
 
@@ -30,12 +29,12 @@ _NEEDED = {
 }
 
 
-_MOST_RANKS = 1 << 20  # of a group; a file with a larger number is damaged
-_MOST_NAMES = 10  # of files, in one sentence
+_MOST_RANKS = 1 << 20  # largest size of a group; a file with a larger size is damaged
+_MOST_NAMES = 10  # number of files that a sentence names
 
 
 class BadFolder(Exception):
-    """The folder has no record that can be read; the text says why."""
+    """No record of the folder can be read. The text gives the reason."""
 
 
 @dataclass
@@ -61,7 +60,7 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _read(path: Path) -> _Record | None:
-    """The record in a file; None for a file of something else."""
+    """Reads a file. Returns None if it is not a complete record of the flight recorder."""
     number = re.search(r"([0-9]{1,9})$", path.name)
     if number is None:
         return None
@@ -81,7 +80,7 @@ def _records(folder: Path) -> tuple[list[_Record], list[str]]:
     """The records of a folder by rank, and the names of its other files."""
     try:
         if not folder.is_dir():
-            raise BadFolder(f"{folder} is no folder; give the folder of TORCH_HCCL_DEBUG_INFO_TEMP_FILE")
+            raise BadFolder(f"{folder} is not a folder; give the folder of TORCH_HCCL_DEBUG_INFO_TEMP_FILE")
         files = sorted(path for path in folder.iterdir() if path.is_file())
     except OSError as error:
         raise BadFolder(f"{folder} cannot be read: {error.strerror}") from None
@@ -92,7 +91,7 @@ def _records(folder: Path) -> tuple[list[_Record], list[str]]:
             f"{folder} is empty; set TORCH_HCCL_DUMP_ON_TIMEOUT=1 and TORCH_HCCL_TRACE_BUFFER_SIZE, and run the program again"
         )
     if not found:
-        raise BadFolder(f"none of the {len(files)} files of {folder} is a whole record of the flight recorder of hccl")
+        raise BadFolder(f"none of the {len(files)} files of {folder} is a complete record of the flight recorder of hccl")
     if not any(record.entries for record in found):
         raise BadFolder(
             f"the records of {folder} have no calls; set TORCH_HCCL_TRACE_BUFFER_SIZE=2000, and run the program again"
@@ -125,7 +124,7 @@ def _call(entry: dict[str, Any]) -> str:
 
 
 def _messages(records: list[_Record]) -> list[str]:
-    """Sentences on messages that were not finished, the oldest of each rank."""
+    """A sentence for each rank with unfinished messages. It names the oldest message."""
     lines = []
     for record in records:
         waiting = record.open_messages()
@@ -138,7 +137,7 @@ def _messages(records: list[_Record]) -> list[str]:
 
 
 def _group(name: str, records: list[_Record]) -> list[str]:
-    """Sentences on one group."""
+    """Sentences about one group."""
     last = {record.rank: calls[-1] for record in records if (calls := record.calls(name))}
     number = {rank: entry["collective_seq_id"] for rank, entry in last.items()}
     newest, oldest = max(number.values()), min(number.values())
@@ -161,7 +160,7 @@ def _group(name: str, records: list[_Record]) -> list[str]:
         while_others = f"while {_list(front)} {_verb(front, 'was', 'were')} in {_call(last[front[0]])}"
         lines.append(
             f"{_list(absent).capitalize()} of the group {_verb(absent, 'has', 'have')} no record: the process ended or was "
-            f"stopped, or it had no collective under way {while_others}."
+            f"stopped, or it had no unfinished collective {while_others}."
         )
     if not lines and unfinished:
         lines.append(f"All ranks called {_call(last[unfinished[0]])}, and {_list(unfinished)} did not finish it.")
@@ -169,7 +168,7 @@ def _group(name: str, records: list[_Record]) -> list[str]:
 
 
 def describe(folder: str | Path) -> str:
-    """The report on the records of a folder. Raises BadFolder."""
+    """The report about the records of a folder. Raises BadFolder."""
     records, others = _records(Path(folder))
     lines = []
     for name in sorted({entry["pg_id"] for record in records for entry in record.entries if not entry["is_p2p"]}):
@@ -180,7 +179,7 @@ def describe(folder: str | Path) -> str:
     lines += [f"Rank {record.rank} reported: {record.reason}." for record in records if record.reason]
     if others:
         more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
-        lines.append(f"Left out, because they are no whole records of hccl: {', '.join(others[:_MOST_NAMES])}{more}.")
+        lines.append(f"Skipped, because they are not complete records of hccl: {', '.join(others[:_MOST_NAMES])}{more}.")
     return "\n".join(lines)
 
 

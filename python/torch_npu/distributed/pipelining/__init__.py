@@ -17,7 +17,7 @@ def pipeline(
     mode: Any = None,
     atomic_units: Any = None,
 ) -> Any:
-    """torch.distributed.pipelining.pipeline. `mode` and `atomic_units`, which that lacks, are refused."""
+    """torch.distributed.pipelining.pipeline. `mode` and `atomic_units` raise NotImplementedError, because torch lacks them."""
     from torch.distributed import pipelining
 
     given = [name for name, value in (("mode", mode), ("atomic_units", atomic_units)) if value is not None]
