@@ -1,4 +1,4 @@
-"""The distribution's headless Chromium, for tests with --full. The fixture `browser` is in conftest.py."""
+"""The headless Chromium of the operating system, for tests with --full. The fixture `browser` is in conftest.py."""
 
 import importlib.util
 import shutil
@@ -9,7 +9,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 
 def start():
-    """A driver of the browser. Without browser or driver the test is skipped."""
+    """Starts the browser and returns its driver. The test is skipped if the browser or the driver is missing."""
     if CHROMIUM is None or importlib.util.find_spec("selenium") is None:
         pytest.skip("needs Chromium and selenium: apt-get install chromium chromium-driver, pip install --group full")
     from selenium import webdriver
@@ -23,7 +23,7 @@ def start():
 
 
 def open_page(browser, page):
-    """Opens a file. It must load nothing else and report no error. Returns its data."""
+    """Opens a page and returns its data. Fails if the page loads other files or reports an error."""
     browser.get(page.as_uri())
     assert browser.get_log("browser") == []
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
@@ -35,7 +35,7 @@ def texts(browser, css):
 
 
 def filter_rows(browser, number, word):
-    """Types a word above the table of this number. Returns how many rows the table has and how many it shows."""
+    """Types a word into the field above a table. Returns the number of rows and the number of visible rows."""
     script = """
         const field = [...document.querySelectorAll('input.filter')].at(arguments[0]);
         field.value = arguments[1];
@@ -47,7 +47,7 @@ def filter_rows(browser, number, word):
 
 
 def sort_rows(browser, number, column):
-    """Clicks on the head of a column. Returns the texts of the column."""
+    """Clicks on the head of a column and returns the texts of the column."""
     script = """
         const table = [...document.querySelectorAll('table')].at(arguments[0]);
         table.querySelectorAll('th')[arguments[1]].click();

@@ -19,7 +19,7 @@ SCRATCH = tempfile.TemporaryDirectory(prefix="torch_npu_tests_")
 for folder in ("log", "ledger", "empty"):
     Path(SCRATCH.name, folder).mkdir()
 
-# A shell ignores SIGINT for what it starts in the background, and the programs of the tests would inherit that.
+# A shell ignores SIGINT for programs in the background. The programs of the tests would inherit this.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -148,7 +148,7 @@ def _fork_server():
 
 @pytest.fixture(scope="session")
 def child(_fork_server, tmp_path_factory):
-    """As `python`, but in a forked process that has imported torch: faster, for programs that do not test the start of Python."""
+    """Like `python`, but the process is forked and has already imported torch. It starts faster."""
 
     def run(program, *arguments, **environment):
         folder = tmp_path_factory.mktemp("child")

@@ -1,13 +1,12 @@
-"""The cost of dumping statistics of every operator of a training step, as ratios to the step without, both on npu.
+"""The cost of dumping statistics of every operator of a training step, as ratios to a step without a dump, both on npu.
 
     scripts/bench dump                     the cases below at 1 and 2 threads
     scripts/bench dump --case 'BERT'       the cases whose names begin with it
     scripts/bench dump --json results.json also writes the numbers there
 
-"statistics" is a step within torch_npu.capture.Capture, from its start until dump.json is on the disk. "step" is the step alone,
-without start and end of the capture. "off" is a step after captures have ended, against those before the first one.
-The exit status is 1 if a bar is missed.
-"""
+"statistics" is a step in a torch_npu.capture.Capture, from its start until dump.json is on the disk. "step" is the same without
+the start and the end of the capture. "off" compares steps after the captures with steps before the first capture. The exit status
+is 1 if a bar is missed."""
 
 import argparse
 import functools

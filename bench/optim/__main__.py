@@ -2,7 +2,7 @@
 
     scripts/bench optim                           every case at the small size, 1 thread
     scripts/bench optim --case Adam               the cases whose names begin with it
-    scripts/bench optim --width 2 8 64            other sizes: the first convolution has so many channels
+    scripts/bench optim --width 2 8 64            other sizes: numbers of channels of the first convolution
     scripts/bench optim --clock cpu               time of all threads instead of elapsed time: for a loaded machine
     scripts/bench optim --json results.json       also writes the numbers there
 

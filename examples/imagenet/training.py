@@ -195,7 +195,8 @@ class Training:
         }
         if self.amp:
             state["amp"] = self.amp.state_dict()
-        # A process may be killed at any point: files are complete, and the next attempt replaces what was not finished.
+        # A process may be killed at any point. So a checkpoint gets its name when it is complete. A restarted process overwrites
+        # incomplete files.
         unfinished = f"{CHECKPOINT}.{self.rank}"
         torch.save(state, unfinished)
         if best:

@@ -51,7 +51,7 @@ def options_stay():
     torch.npu.conv.allow_hf32 = True
 
 
-DUMPS = {"mdldumpswitch", "mdldumpconfigpath"}  # tests/accuracy/test_acl_dump.py sets them
+DUMPS = {"mdldumpswitch", "mdldumpconfigpath"}  # tested by tests/accuracy/test_acl_dump.py
 
 
 @pytest.mark.parametrize("name", sorted(set(npu_config._OPTIONS) - DUMPS))

@@ -72,7 +72,7 @@ class RankError(AssertionError):
 
 @dataclass
 class Rank:
-    """What a function knows of its rank. `groups` caches process groups by layout for the life of the process."""
+    """The rank that a function runs on. `groups` caches process groups by layout for the life of the process."""
 
     rank: int
     setting: Setting

@@ -288,7 +288,7 @@ def test_a_missing_collective_library_is_named(child, tmp_path):
 
 
 def test_calls_that_older_versions_refused():
-    """Those of the questions and answers of the documents: integers, indices of changing number, out=."""
+    """Calls from the FAQ of older documents: integers, a changing number of indices, out=."""
     numbers = torch.randint(0, 100, (2, 3, 8, 8))
     on_npu = numbers.npu()
     for call in (lambda x: x.max(), lambda x: torch.max(x, 1).values, lambda x: torch.nn.functional.max_pool2d(x, 2)):

@@ -1,4 +1,5 @@
-"""A process of examples/imagenet is killed in the second epoch; torchrun starts all again, and they end with the same weights."""
+"""A process of examples/imagenet is killed in the second epoch. torchrun restarts all processes, which end with the same
+weights."""
 
 import contextlib
 import os
@@ -34,7 +35,7 @@ def process_of(launcher, rank):
 
 
 def train(folder, ranks, is_cuda, is_harmed):
-    """Trains and returns the last checkpoint. If `is_harmed`, the last rank is killed in the second epoch."""
+    """Trains and returns the last checkpoint. With `is_harmed`, the last rank is killed in the second epoch."""
     folder.mkdir()
     before = shared_memory()
     launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--max-restarts=1",

@@ -34,7 +34,7 @@ def results_of(function, given):
 
 
 def check_module(module, *inputs):
-    """As check, for a module; gradients of its parameters are compared too."""
+    """Like check, for a module. Also compares the gradients of its parameters."""
     modules = {"cpu": module, "npu": copy.deepcopy(module).npu()}
 
     def run(*given):

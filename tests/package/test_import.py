@@ -70,7 +70,7 @@ def test_another_torch_is_refused_in_one_sentence(python):
     assert f"was built for torch {built_for}, but torch 2.9.1 is installed" in done.stderr
 
 
-def test_the_source_folder_says_that_it_is_not_a_build(python):
+def test_importing_the_source_folder_explains_that_it_is_not_a_build(python):
     sources = ROOT / "python"
     done = python("import torch_npu", TORCH_DEVICE_BACKEND_AUTOLOAD="0", PYTHONPATH=str(sources))
     assert done.returncode == 1

@@ -200,7 +200,7 @@ def test_another_torch(doctor, tmp_path):
 
 def test_a_folder_that_hides_torch(doctor, tmp_path):
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text("from torch._C import *\n")  # as in a checkout of PyTorch
+    (tmp_path / "torch" / "__init__.py").write_text("from torch._C import *\n")  # like the folder torch of a checkout of PyTorch
     found = findings(doctor("--json"), 1)
     (text,) = about(found, "import torch", "problem")
     assert "No module named 'torch._C'" in text

@@ -50,7 +50,7 @@ def test_loading_without_a_device_is_explained(child, tmp_path):
 
 def test_a_model_and_its_optimizer_continue_on_another_device(tmp_path):
     torch.manual_seed(0)
-    # In float64: gradients in front of a BatchNorm are nearly 0, and Adam enlarges their rounding.
+    # In float64, because gradients before a BatchNorm are nearly 0 and Adam enlarges their rounding errors.
     net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)).double().npu()
     optimizer = torch.optim.Adam(net.parameters())
     x = torch.randn(5, 4, dtype=torch.float64)

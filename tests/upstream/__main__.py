@@ -35,12 +35,17 @@ def arguments():
     parser.add_argument("file", nargs="*", help=f"relative to its folder test; `distributed`; else {', '.join(FILES)}")
     parser.add_argument("--only", metavar="REGEX", default="", help="the tests whose ids, FILE::CLASS::METHOD, match")
     parser.add_argument("--fraction", type=float, metavar="F", default=1, help="of the tests of each class, drawn at random")
-    parser.add_argument("--count", type=int, metavar="N", help="so many of the tests that are left, drawn at random")
-    parser.add_argument("--seed", default="0", help="of the draws")
+    parser.add_argument("--count", type=int, metavar="N", help="run only N of the remaining tests, drawn at random")
+    parser.add_argument("--seed", default="0", help="the seed of the draws")
     parser.add_argument("--retry", action="store_true", help="only the tests that did not pass in the last run")
     parser.add_argument("--report", type=Path, metavar="FILE", help="everything unexpected and the table, to this file too")
     parser.add_argument("--jobs", type=int, metavar="N", default=os.cpu_count(), help="processes at a time")
-    parser.add_argument("--seconds", type=float, metavar="S", help="after which a test has hung; 120, of distributed tests 300")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="time after which a test counts as hung (default 120, for distributed tests 300)",
+    )
     return parser.parse_args()
 
 
@@ -61,13 +66,13 @@ def files_of(names, folder):
     if "distributed" in names:
         found = [folder / "distributed" / name for name in DISTRIBUTED]
         paths = [path for each in found for path in (sorted(each.glob("test_*.py")) if each.is_dir() else [each])]
-        paths = [path for path in paths if "compile" not in path.name]  # by Inductor, which generates no code for npu
+        paths = [path for path in paths if "compile" not in path.name]  # compiled by Inductor, which generates no code for npu
         names = [*(name for name in names if name != "distributed"), *(str(path.relative_to(folder)) for path in paths)]
     return [name if name.endswith(".py") else name + ".py" for name in names]
 
 
 def judge(records, entries, tests, full):
-    """A distributed test must not be skipped, unless it is listed or ran without hccl."""
+    """Changes a skipped distributed test to a failed one, unless it is listed or passed without hccl."""
     judged = {}
     for id, record in records.items():
         if record["status"] == "skipped" and record["detail"] != NO_COLLECTIVE and distributed.is_distributed(id):

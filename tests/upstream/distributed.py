@@ -1,11 +1,11 @@
-"""Teaches PyTorch's helpers of distributed tests about npu and hccl, and counts the collectives of a test.
+"""Adds npu and hccl to PyTorch's helpers of distributed tests, and counts the collectives of a test.
 
     teach()                                  # before the test file is imported, in a process that has used no device
     with Collectives() as collectives:
         ...                                  # runs a test; its ranks are forks of this process
-    collectives.count                        # of the rank that called hccl most often
+    collectives.count                        # number of collectives of the rank that called hccl most often
 
-The helpers know CUDA, XPU and HPU by name: for any other device they run a test on the CPU, or skip it.
+The helpers know only CUDA, XPU and HPU. For any other device they run a test on the CPU, or skip it.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ def is_distributed(file):
 
 
 def has_ranks(cls):
-    """Whether the tests of the class run on several processes. Others have threads as ranks, or no communication at all."""
+    """Whether the ranks of the class are processes. The ranks of other classes are threads, or the class does not communicate."""
     from torch.testing._internal import common_distributed as common
     from torch.testing._internal.distributed._tensor import common_dtensor
 
@@ -38,7 +38,7 @@ def has_ranks(cls):
 
 
 def preload():
-    """Imports what takes seconds, before the processes that run the tests are forked."""
+    """Imports slow modules before the processes that run the tests are forked."""
     import torch_npu  # noqa: F401
     from torch.testing._internal import common_device_type, common_distributed, common_fsdp, common_optimizers  # noqa: F401
     from torch.testing._internal.distributed._tensor import common_dtensor  # noqa: F401
@@ -52,8 +52,8 @@ def teach():
     from torch.testing._internal.distributed._shard import sharded_tensor
     from torch.testing._internal.distributed._tensor import common_dtensor
 
-    os.environ["PYTORCH_TESTING_DEVICE_FOR_CUSTOM"] = "npu"  # classes that name the devices that they are for
-    torch.multiprocessing.set_start_method("fork", force=True)  # a new process would import torch and the file again
+    os.environ["PYTORCH_TESTING_DEVICE_FOR_CUSTOM"] = "npu"  # for classes that list their devices
+    torch.multiprocessing.set_start_method("fork", force=True)  # a spawned process would import torch and the file again
     common.MultiProcessTestCase._spawn_processes = _fork_processes
     common.MultiProcessTestCase.run_test = _ends_with_parent(_counted(common.MultiProcessTestCase.run_test))
     one = common.MultiProcContinuousTest
@@ -77,20 +77,21 @@ def teach():
 
 
 def _set_up_class(cls):
-    """As PyTorch's, which uses the device: the ranks are forks of this process."""
+    """Replaces PyTorch's function, which uses the device. This process must not use it, because the ranks are its forks."""
     import torch
 
     cls.device_type, cls.device_mod, cls.primary_device = "npu", torch.npu, "npu:0"
 
 
 def start_anew(cls):
-    """Lets a class whose ranks live for all its tests start them again: tests run one by one."""
+    """Lets a class start its ranks again for each test. Such a class keeps its ranks for all its tests, but here tests run one by
+    one."""
     if hasattr(cls, "_processes_spawned"):
         cls._processes_spawned = cls.poison_pill = False
 
 
 def teach_module(module):
-    """Replaces what a test file chose for devices that it knows."""
+    """Replaces values that a test file has chosen for the devices that it knows."""
     for name, known, own in (("DEVICE", "cuda", "npu"), ("BACKEND", "gloo", "hccl")):
         if getattr(module, name, None) == known:
             setattr(module, name, own)
@@ -101,7 +102,7 @@ def _teach_fsdp():
 
     common_fsdp.DEVICE_TYPE, common_fsdp.DISTRIBUTED_BACKEND, common_fsdp.DEVICE_COUNT = "npu", "hccl", RANKS
     common_fsdp.FSDPTestContinuous.world_size = RANKS
-    common_fsdp.TEST_CUDA = True  # read by the ranks only: each selects the device of its number
+    common_fsdp.TEST_CUDA = True  # only the ranks read it: each selects the device with its number
 
 
 def _fork_processes(self):
@@ -111,7 +112,7 @@ def _fork_processes(self):
 
 
 def _ends_with_parent(run):
-    """The runner kills a process whose test hangs; its ranks end then."""
+    """Ends the ranks when the runner kills the process of a test that hangs."""
 
     @functools.wraps(run)
     def ending(*args, **kwargs):
@@ -138,8 +139,8 @@ def _skip_if_lt_x_gpu(number, *, allow_cpu=False):
 
 
 def _on_own_device(start):
-    """The helpers select the device of a rank for groups of a backend that they know. The rank is that of a test or of its class,
-    or the first argument."""
+    """Selects the device of a rank, which the helpers do only for backends that they know. The rank is an attribute of the test
+    or of its class, or the first argument."""
 
     @functools.wraps(start)
     def selecting(one, *args, **kwargs):
@@ -154,7 +155,7 @@ def _on_own_device(start):
 
 
 def _with_hccl(init_pg):
-    """Some classes name the backend of CUDA."""
+    """Replaces the backend in classes that name the backend of CUDA."""
 
     @functools.wraps(init_pg)
     def with_hccl(self, eager_init, backend=None):
@@ -172,7 +173,7 @@ def _backend(known):
 
 
 def _called():
-    """The number of collectives that this process called."""
+    """The number of collectives that this process has called."""
     import torch_npu
 
     entries = json.loads(torch_npu._C._distributed_c10d._dump_hccl_trace_json(True, False))["entries"]

@@ -80,7 +80,7 @@ class Files:
         )
 
     def execute(self, id):
-        """Skips a distributed test that called no collective of hccl, although it passed."""
+        """Reports a distributed test as skipped if it passed without a collective of hccl."""
         file, name, method = id.split("::")
         outcome = Outcome()
         cls = self._load(file)[name]

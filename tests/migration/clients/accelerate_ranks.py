@@ -3,7 +3,7 @@
     python accelerate_ranks.py cpu plain
     torchrun --nproc-per-node 2 accelerate_ranks.py npu ddp|fsdp2     # rank 0 prints one line of JSON
 
-The program names no device npu: accelerate detects it."""
+The program does not name npu: accelerate detects it."""
 
 import json
 import os

@@ -3,7 +3,7 @@
     python deepspeed_ranks.py cpu
     torchrun --nproc-per-node 2 deepspeed_ranks.py npu     # rank 0 prints one line of JSON
 
-The program names no device npu: deepspeed detects it."""
+The program does not name npu: deepspeed detects it."""
 
 import json
 import os

@@ -50,7 +50,7 @@ with tempfile.TemporaryDirectory() as folder:
         enable_progress_bar=False,
         enable_model_summary=False,
         default_root_dir=folder,
-        use_distributed_sampler=False,  # the order of the rows is that of one process
+        use_distributed_sampler=False,  # keeps the order of the rows of one process
     )
     sampler = DistributedSampler(data, WORLD, int(os.environ.get("RANK", "0")), shuffle=False)
     trainer.fit(model, DataLoader(data, batch_size=ROWS // WORLD, sampler=sampler))

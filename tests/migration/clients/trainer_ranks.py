@@ -3,7 +3,7 @@
     python trainer_ranks.py cpu
     torchrun --nproc-per-node 2 trainer_ranks.py npu     # rank 0 prints one line of JSON
 
-The program names no device npu: transformers and accelerate detect it."""
+The program does not name npu: transformers and accelerate detect it."""
 
 import json
 import os

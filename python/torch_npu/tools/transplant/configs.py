@@ -101,7 +101,7 @@ def _option(match: re.Match[str]) -> str:
 
 
 def _value(name: str, value: str) -> str | None:
-    """What a setting becomes, by its name; None if it stays."""
+    """The new value of a setting, chosen by its name; None if it does not change."""
     last = name.replace("-", "_").rsplit(".", 1)[-1]
     if names_device(last):
         return device(value)

@@ -351,7 +351,7 @@ class DeviceRules:
             self.edits.todo(place.node, f"{text!r}: write {new!r} if this names the module")
 
     def _confidence(self, place: Place, where: Context, kind: str, text: str) -> str:
-        """How sure it is, by what receives it, that the string names a device; empty: certainly not."""
+        """The confidence that the string names a device, judged by the place that receives it; "" if it certainly does not."""
         fits = names_device if kind == DEVICE else names_backend
         if not (self._imports_torch or self.project.uses_torch):
             return LOW
