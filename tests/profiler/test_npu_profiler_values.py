@@ -11,6 +11,7 @@ from torch_npu import profiler
 from torch_npu.profiler import (
     _ExperimentalConfig,
     advise,
+    compare,
     database,
     findings,
     msprof,
@@ -19,6 +20,7 @@ from torch_npu.profiler import (
     tables,
     torch_trace,
 )
+from torch_npu.profiler import folder as folder_module
 from torch_npu.profiler.folder import read_any, write_ascend_pt
 from torch_npu.profiler.records import Call, Memory, NotAProfile, Operator, Records, Step, Task, read_raw, write_raw
 
@@ -308,7 +310,7 @@ def test_the_page_shows_short_times_exactly(tmp_path):
 def test_the_advisor_names_the_profile_that_it_reads(tmp_path, capsys):
     for rank in range(2):
         write_raw(tmp_path / f"{rank}_ascend_pt" / "PROF_1", Records(tasks=[Task("aclnnAdd", start_ns=1, end_ns=2)]))
-        os.utime(tmp_path / f"{rank}_ascend_pt" / "PROF_1", ns=(rank, rank))
+        os.utime(tmp_path / f"{rank}_ascend_pt" / "PROF_1" / "host" / "info.json", ns=(rank, rank))
     assert advise.main([str(tmp_path)]) == 0
     assert capsys.readouterr().err == f"profile: {tmp_path / '1_ascend_pt' / 'PROF_1'}\n"
 
@@ -335,3 +337,90 @@ def test_copies_of_a_torch_profile_are_not_listed_as_kernels(tmp_path):
 )
 def test_names_of_tasks_in_profiles_of_torch(name, task):
     assert torch_trace.task_of(name) == task
+
+
+def test_the_newest_profile_is_read_at_any_depth_and_after_an_export(tmp_path):
+    for age, folder in enumerate(("x_ascend_pt/PROF_1", "PROF_2", "PROF_3", "y_ascend_pt/PROF_4")):
+        write_raw(tmp_path / folder, Records(tasks=[Task(f"aclnn{age}", start_ns=1, end_ns=2)]))
+        os.utime(tmp_path / folder / "host" / "info.json", ns=(age, age))
+    assert msprof.main(["--export=on", f"--output={tmp_path / 'PROF_2'}"]) == 0
+    assert [task.name for task in read_any(tmp_path).tasks] == ["aclnn3"]
+
+
+def test_a_folder_is_analysed_from_inside(tmp_path, monkeypatch):
+    with profile(on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path), "me", analyse_flag=False)):
+        torch.ones(2, device="npu").sin()
+    [folder] = tmp_path.iterdir()
+    monkeypatch.chdir(folder)
+    profiler.profiler.analyse(".")
+    assert (folder / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").exists()
+
+
+@pytest.mark.parametrize("command", [advise.main, lambda folder: compare.main([*folder, *folder])])
+def test_an_error_of_the_system_names_its_file(command, tmp_path, capsys, monkeypatch):
+    def denied(source):
+        raise PermissionError(13, "Permission denied", str(source))
+
+    write_raw(tmp_path, Records(tasks=[Task("aclnnAdd", start_ns=1, end_ns=2)]))
+    monkeypatch.setattr(folder_module, "read_raw", denied)
+    assert command([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.endswith(f": {tmp_path}: Permission denied\n")
+
+
+def test_a_wrong_number_of_rows_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        compare.main([str(tmp_path), str(tmp_path), "--most", "-1"])
+    assert "--most must be at least 1, not -1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("core", "functions"),
+    [
+        ("AI_CORE", "Mm Addmm Bmm Baddbmm BatchMatMul Addmv Convolution FlashAttentionScore QuantMatmulV5 SoftIntMm"),
+        ("AI_VECTOR_CORE", "Cummax Cummin SoftLgamma SoftDigamma SoftIgamma AddRmsNorm AddRelu UpsampleBilinear2d GemmaRmsNorm"),
+        ("AI_CPU", "Unique2 TopK Sort LinalgQr"),
+    ],
+)
+def test_the_core_of_an_operator_is_that_of_its_family(core, functions):
+    assert {name: names.core(Task(f"aclnn{name}")) for name in functions.split()} == dict.fromkeys(functions.split(), core)
+
+
+@pytest.mark.parametrize("record_shapes", [True, False])
+@pytest.mark.parametrize("kind", ["torch", "torch_npu"])
+def test_a_conversion_of_types_is_no_copy_in_a_trace_of_torch(kind, record_shapes, tmp_path):
+    both = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
+    handler = (torch.profiler if kind == "torch" else profiler).tensorboard_trace_handler(str(tmp_path), "me")
+    x = torch.ones(30, 20, device="npu")
+    with torch.profiler.profile(activities=both, record_shapes=record_shapes, on_trace_ready=handler):
+        x.half()
+        x.t().to(torch.int64)
+        x.t().contiguous()
+    records = read_any(tmp_path)
+    assert of_kind(records, "copy").count == 1
+    if record_shapes:
+        shown = [names.shown(task) for task in sorted(records.tasks, key=lambda task: task.start_ns)]
+        assert shown == ["aclnnInplaceCopy", "aclnnInplaceCopy", "PTCopy"]
+        types = [(task.inputs[0][1], task.outputs[0][1]) for task in records.tasks]
+        assert types == [("FLOAT", "FLOAT16"), ("FLOAT", "INT64"), ("FLOAT", "FLOAT")]
+
+
+def test_bytes_that_torch_does_not_record_are_unknown(tmp_path):
+    known = Task("HcclSend", "collective", enqueue_ns=1, start_ns=MS, end_ns=2 * MS, bytes=4_000_000)
+    unknown = known._replace(enqueue_ns=0, start_ns=2 * MS, end_ns=3 * MS, bytes=0, task=1)
+    tables.communication(tmp_path, Records(tasks=[known, unknown]))
+    [step] = json.loads((tmp_path / "communication.json").read_text()).values()
+    found = [list(row["Communication Bandwidth Info"].values()) for row in step["p2p"].values()]
+    assert found == [[4.0, 4.0], ["N/A", "N/A"]]
+
+
+def test_the_database_has_no_count_of_elements(tmp_path):
+    database.write(tmp_path / "x.db", Records(tasks=[Task("HcclAllReduce", "collective", bytes=64)]))
+    with sqlite3.connect(tmp_path / "x.db") as base:
+        assert base.execute("SELECT count, dataType FROM COMMUNICATION_OP").fetchone() == (None, None)
+
+
+def test_a_number_of_switches_of_a_wrong_type_is_damage(tmp_path, capsys):
+    for bits in ("x", None, [], 1.5):
+        write_raw(tmp_path, Records(info={"config": {"bits": bits}}))
+        assert msprof.main(["--export=on", f"--output={tmp_path}"]) == 1
+        assert "info.json is damaged; record the profile again" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from . import names
 from .findings import Finding, examine
 from .folder import find_raw, read_found
 from .links import Calls, Node, link
-from .records import NotAProfile, Records
+from .records import NotAProfile, Records, said
 
 _MOST_BARS = 3000
 
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.html:
             write_page(options.html, records, found, str(source))
     except (NotAProfile, OSError) as error:
-        print(f"advise: {error.strerror if isinstance(error, OSError) and error.strerror else error}", file=sys.stderr)
+        print(f"advise: {said(error)}", file=sys.stderr)
         return 1
     print(f"profile: {source}", file=sys.stderr)  # the newest one, if there are several
     if options.json:

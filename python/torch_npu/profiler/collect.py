@@ -20,7 +20,7 @@ from ..npu.mstx import mstx
 from . import _records
 from .ranks import rank
 from .records import KERNEL, Call, Mark, Memory, Operator, Records, Shared, Step, Task
-from .torch_trace import stream_of, task_of
+from .torch_trace import add_types, stream_of, task_of
 
 _PYTHON = re.compile(r".*\.py\(\d+\): |<|nn\.Module: ")
 
@@ -140,6 +140,8 @@ def host_records(results: Any, records: Records | None = None) -> Records:
             timed.append(operator)
     records.steps.sort(key=lambda step: step.start_ns)
     records.info["device_times"] = "tasks" if records.tasks else "events around operators" if timed else "none"
+    if not own_tasks:
+        add_types(records)
     if not records.tasks:
         records.tasks = _tasks_of_operators(timed)
     return records

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from . import names
 from .folder import read_any
 from .links import link
-from .records import NotAProfile, Records
+from .records import NotAProfile, Records, said
 
 
 class Change(NamedTuple):
@@ -66,10 +66,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--most", type=int, default=20, help="rows to print")
     options = parser.parse_args(arguments)
+    if options.most < 1:
+        parser.error(f"argument --most must be at least 1, not {options.most}")
     try:
         changes = compare(options.a, options.b)
     except (NotAProfile, OSError) as error:
-        print(f"compare: {error}", file=sys.stderr)
+        print(f"compare: {said(error)}", file=sys.stderr)
         return 1
     if options.json:
         print(json.dumps([{**change._asdict(), "slower_us": change.slower_us} for change in changes], indent=1))

@@ -123,7 +123,7 @@ def _rows(records: Records, text: _Strings) -> Iterator[tuple[str, Iterable[tupl
                 None,
                 None,
                 None,
-                task.bytes,
+                None,  # the number of elements: the device records bytes
                 text(names.operator_type(task)),
                 task.device,
             )

@@ -136,7 +136,13 @@ def _is_format_cast(task: Task, node: Node | None) -> bool:
 
 
 def _is_contiguous_copy(task: Task, node: Node | None) -> bool:
-    return names.is_contiguous_copy(task) and not _is_format_cast(task, node)
+    return names.is_contiguous_copy(task) and not _is_format_cast(task, node) and not _may_convert(task, node)
+
+
+def _may_convert(task: Task, node: Node | None) -> bool:
+    """Torch's own profiler gives no data types without record_shapes. Then the operator tells."""
+    knows_types = bool(task.inputs and task.inputs[0][1])
+    return not knows_types and node is not None and any(above.operator.name == "aten::_to_copy" for above in _above(node))
 
 
 def _lines_of_tasks(tasks: Iterable[Task], calls: Calls, cost: Callable[[Task], float]) -> list[str]:

@@ -102,17 +102,19 @@ def write_output(folder: Path, records: Records, config: _ExperimentalConfig, ex
 
 
 def find_raw(folder: Path) -> Path:
-    """Finds a folder of raw records: the given folder, or the newest one below it. Without such a folder, finds a trace of
-    torch.profiler."""
+    """The folder of raw records: the given one, or the newest below it. Otherwise a trace of torch.profiler.
+
+    host/info.json tells the age: an export of an old profile changes its folder."""
     trace = find_trace(folder)
     if not folder.is_dir():
         if trace is not None:
             return trace
         raise NotAProfile(f"{folder} is not a folder; give one that a profiler wrote, or a trace *.pt.trace.json")
-    for depth in ("host/info.json", "*/host/info.json", "*/*/host/info.json"):
-        found = [path.parent.parent for path in folder.glob(depth)]
-        if found:
-            return max(found, key=lambda path: path.stat().st_mtime)
+    if (folder / "host" / "info.json").exists():
+        return folder
+    found = [path for depth in ("*", "*/*") for path in folder.glob(f"{depth}/host/info.json")]
+    if found:
+        return max(found, key=lambda path: path.stat().st_mtime).parent.parent
     if trace is not None:
         return trace
     raise NotAProfile(f"{folder} contains no profile of torch_npu: no folder in it has a file host/info.json")

@@ -20,7 +20,7 @@ from typing import Any
 
 from . import database, names, tables
 from .folder import moment
-from .records import NotAProfile, Records, read_raw
+from .records import NotAProfile, Records, read_raw, said
 from .trace import Event, TraceMaker, write_events
 
 LAYERS = ("MsprofTx", "AscendCL", "Task Scheduler", "AI CPU")
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
                 records = of_step(records, options.iteration_id)
             print(f"Export of {folder} is done: {export(folder, records, options.type, options.summary_format)}")
     except (NotAProfile, OSError) as error:
-        return _fail(str(error.strerror if isinstance(error, OSError) and error.strerror else error))
+        return _fail(said(error))
     return 0
 
 
@@ -164,9 +164,10 @@ def write_summary(folder: Path, records: Records) -> None:
     tables.task_time(folder / "task_time.csv", records.tasks)
     tables.op_statistic(folder / "op_statistic.csv", records.tasks)
     tables.api_statistic(folder / "api_statistic.csv", records.calls)
-    if int(config.get("bits", 0)) & 0x40:
+    bits = config.get("bits", 0)
+    if bits & 0x40:
         tables.step_trace_time(folder / "step_trace.csv", records)
-    if int(config.get("bits", 0)) & 0x10:
+    if bits & 0x10:
         tables.l2_rates(folder / "l2_cache.csv", kernels)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from .records import CALLBACK, COLLECTIVE, COPY, FILL, OTHER, RECORD, WAIT, Task
@@ -12,7 +13,10 @@ UNKNOWN = "N/A"  # the cell for a value that the software device cannot know
 SYNCHRONOUS_COPY, COPY_TO_CONTIGUOUS, FORMAT_CONTIGUOUS = "D2DCopywithStreamSynchronize", "PTCopy", "format_contiguous"
 COPY_NAMES = (SYNCHRONOUS_COPY, COPY_TO_CONTIGUOUS, FORMAT_CONTIGUOUS)
 
-_CUBE = ("matmul", "mm", "conv", "linear", "gemm", "attention", "addmv", "addr")
+# Not: cummax, lgamma, addrmsnorm, upsamplebilinear2d and others that contain such a word by chance.
+_CUBE = re.compile(
+    r"matmul|conv|gemm(?!a)|attention|^(add|baddb|addb|b|int)?mm(weightnz)?$|^(add)?mv$|^addr$|^linear$|^fusedlinear"
+)
 _AI_CPU = ("unique", "nonzero", "sort", "topk", "multinomial", "randperm", "nms", "histc", "bincount", "linalg", "cholesky")
 _NOT_KERNELS = {COPY: "SDMA", FILL: "SDMA", WAIT: "EVENT_WAIT", RECORD: "EVENT_RECORD", CALLBACK: "CALLBACK", OTHER: "OTHER"}
 _FORMAT_CASTS = ("npuformatcast", "transdata", "formatcast")
@@ -46,7 +50,7 @@ def _core(name: str, kind: str) -> str:
     name = _type(name).lower()
     if any(part in name for part in _AI_CPU):
         return "AI_CPU"
-    return "AI_CORE" if any(part in name for part in _CUBE) else "AI_VECTOR_CORE"
+    return "AI_CORE" if _CUBE.search(name) else "AI_VECTOR_CORE"
 
 
 def is_format_cast(task: Task) -> bool:

@@ -239,8 +239,8 @@ def tensorboard_trace_handler(
 
 
 def analyse(profiler_path: str, max_process_number: int = 320, export_type: Any = None) -> None:
-    """Writes ASCEND_PROFILER_OUTPUT again in each *_ascend_pt folder of profiler_path. max_process_number has no effect."""
-    root = Path(profiler_path)
+    """Writes ASCEND_PROFILER_OUTPUT anew in each *_ascend_pt folder of profiler_path. max_process_number has no effect."""
+    root = Path(profiler_path).absolute()  # "." is the name of a folder, too
     folders = [root] if root.name.endswith("_ascend_pt") else sorted(root.glob("*_ascend_pt"))
     if not folders:
         raise NotAProfile(f"analyse: {root} contains no folder *_ascend_pt; give the folder of tensorboard_trace_handler")

@@ -155,6 +155,13 @@ class NotAProfile(ValueError):
     """The folder has no records, or records of another version. The message names the folder."""
 
 
+def said(error: Exception) -> str:
+    """The sentence of an error. An error of the system that no sentence was made for has the name of a file."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
     """Switches garbage collection off. Collections visit every record many times and would double the time of an export."""
@@ -234,7 +241,7 @@ def _read_info(folder: Path) -> dict[str, Any]:
         version = info.get("version")
         if not all(_is(kind, info.get(name, kind())) for name, kind in _INFO.items()):
             raise ValueError
-        if not all(_is(int, count) for count in info.get("fallbacks", {}).values()):
+        if not all(_is(int, count) for count in [info.get("config", {}).get("bits", 0), *info.get("fallbacks", {}).values()]):
             raise ValueError
     except (ValueError, AttributeError, RecursionError):
         raise NotAProfile(f"{path} is damaged; record the profile again") from None

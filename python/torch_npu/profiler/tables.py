@@ -241,12 +241,13 @@ def communication(folder: Path, records: Records) -> None:
         kind = "p2p" if task.name.lower().endswith(("send", "recv", "receive")) else "collective"
         elapsed = (task.end_ns - task.start_ns) / 1e6
         parts = {f"{name}(ms)": names.UNKNOWN for name in ("Transit Time", "Wait Time", "Synchronization Time", "Idle Time")}
-        size = task.bytes / 1e6
+        # Torch's own profiler keeps no bytes, and no time of the launch.
+        size = task.bytes / 1e6 if task.bytes or task.enqueue_ns else None
         step[kind][f"{task.name}__{task.task}@{task.stream}"] = {
             "Communication Time Info": {"Start Timestamp(us)": task.start_ns / 1000, "Elapse Time(ms)": elapsed, **parts},
             "Communication Bandwidth Info": {
-                "Transit Size(MB)": size,
-                "Bandwidth(GB/s)": round(size / elapsed, 4) if elapsed else 0,
+                "Transit Size(MB)": names.UNKNOWN if size is None else size,
+                "Bandwidth(GB/s)": names.UNKNOWN if size is None else round(size / elapsed, 4) if elapsed else 0,
             },
         }
     if found:

@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from .names import UNKNOWN
 from .records import COLLECTIVE, COPY, FILL, KERNEL, Call, NotAProfile, Operator, Records, Shared, Step, Task
 
 _SUFFIXES = (".json", ".json.gz")
@@ -32,6 +33,24 @@ def task_of(name: str) -> tuple[str, str, str]:
 
 def stream_of(row: int) -> int:
     return -1 if row >= _FIRST_ROW_WITHOUT_STREAM else row
+
+
+def add_types(records: Records) -> None:
+    """Gives copies the data types of their operator, if torch recorded its shapes. A conversion of types has another name than a
+    copy to contiguous memory."""
+    by_id = {row.id: row for row in records.operators if row.id and row.name == "aten::copy_" and len(row.dtypes) > 1}
+    for index, task in enumerate(records.tasks):
+        row = by_id.get(task.external)
+        if row is not None and "Copy" in task.name and not (task.inputs and task.inputs[0][1]):
+            target, source = ([(row.shapes[side], _TYPES.get(row.dtypes[side], row.dtypes[side]), UNKNOWN)] for side in (0, 1))
+            records.tasks[index] = task._replace(inputs=source, outputs=target)
+
+
+_TYPES = {
+    **{"float": "FLOAT", "double": "DOUBLE", "c10::Half": "FLOAT16", "c10::BFloat16": "DT_BF16", "bool": "BOOL"},
+    **{"signed char": "INT8", "unsigned char": "UINT8", "short int": "INT16", "int": "INT32", "long int": "INT64"},
+    **{"c10::complex<float>": "COMPLEX64", "c10::complex<double>": "COMPLEX128"},
+}
 
 
 def find_trace(path: Path) -> Path | None:
@@ -59,6 +78,7 @@ class _Reader:
             if event.get("ph") == "X":
                 self._add(event, event.get("cat"), event.get("args") or {})
         self.records.steps.sort(key=lambda step: step.start_ns)
+        add_types(self.records)
 
     def _add(self, event: dict[str, Any], category: Any, given: dict[str, Any]) -> None:
         records, name = self.records, self._shared(str(event["name"]))
