@@ -119,6 +119,8 @@ def test_host_activities_are_chosen_by_name():
         ({"export_type": ["csv"]}, r"export_type must be one of ExportType\.Text, ExportType\.Db, not 'csv'"),
         ({"host_sys": "cpu"}, "host_sys must be a list of strings"),
         ({"gc_detect_threshold": -1}, "gc_detect_threshold must be None or milliseconds"),
+        ({"gc_detect_threshold": float("nan")}, "gc_detect_threshold must be None or milliseconds"),
+        ({"export_type": []}, "export_type must name at least one of"),
         ({"mstx_domain_include": ["a"], "mstx_domain_exclude": ["b"]}, "not both"),
     ],
 )

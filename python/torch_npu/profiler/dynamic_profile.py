@@ -165,6 +165,9 @@ def _read(path: Path) -> dict[str, Any] | None:
             least = int(name == "active")
             if config[name] < least:
                 raise ValueError(f"{name} must be a whole number of at least {least}, but is {config[name]!r}")
+        for number in config["rank_list"]:
+            if type(number) is not int:
+                raise ValueError(f"rank_list must hold whole numbers, but has {number!r}")
         _experimental(config)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         warnings.warn(f"dynamic_profile: {path} is not used: {error}", stacklevel=3)
@@ -210,7 +213,7 @@ def _begin(config: dict[str, Any]) -> None:
         prof.start()
         for name, value in config.get("metadata", {}).items():
             prof.add_metadata_json(name, json.dumps(value))
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         warnings.warn(f"dynamic_profile: {getattr(error, 'strerror', None) or error}", stacklevel=3)
         return
     _state.prof, _state.left = prof, config["warmup"] + config["active"]

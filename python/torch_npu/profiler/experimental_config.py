@@ -93,12 +93,18 @@ class _ExperimentalConfig:
                 raise TypeError(f"_ExperimentalConfig: {name} must be True or False, not {switch!r}")
             setattr(self, name, switch)
         self.export_type = [export_type] if isinstance(export_type, str) else _list("export_type", export_type)
+        if not self.export_type:
+            raise ValueError("_ExperimentalConfig: export_type must name at least one of ExportType.Text, ExportType.Db")
         for value in self.export_type:
             _one_of("export_type", value, ExportType)
         self.host_sys = _list("host_sys", host_sys)
         for value in self.host_sys:
             _one_of("host_sys", value, HostSystem)
-        if gc_detect_threshold is not None and (not isinstance(gc_detect_threshold, (int, float)) or gc_detect_threshold < 0):
+        if gc_detect_threshold is not None and (
+            not isinstance(gc_detect_threshold, (int, float))
+            or isinstance(gc_detect_threshold, bool)
+            or not gc_detect_threshold >= 0
+        ):
             raise ValueError(
                 f"_ExperimentalConfig: gc_detect_threshold must be None or milliseconds that are not negative, "
                 f"not {gc_detect_threshold!r}"
