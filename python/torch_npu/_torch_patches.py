@@ -15,8 +15,12 @@ print(tensor)                                 # formatted on the CPU: torch uses
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
+import os
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +36,7 @@ def register() -> None:
     torch.utils.__getattr__ = _of_utils
     torch.autograd.profiler.profile.__init__ = _with_use_npu(torch.autograd.profiler.profile.__init__)
     torch.autograd.profiler.profile._prepare_trace = _not_nested(torch.autograd.profiler.profile._prepare_trace)
+    torch.autograd.profiler.profile._start_trace = _prepared(torch.autograd.profiler.profile._start_trace)
     torch.autograd.profiler.profile.__exit__ = _ending_on_errors(torch.autograd.profiler.profile.__exit__)
     torch.compiler.npugraph_mark_step_begin = npugraph_mark_step_begin
     torch.nn.Module.cast_weight = cast_weight
@@ -101,37 +106,89 @@ def _with_use_npu(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _not_nested(prepare: Callable[..., None]) -> Callable[..., None]:
-    """Wraps the start of torch's profiler. A second profiler raises an error, because it would take the records of the first one
-    without notice. Two profilers that record only the host behave as in torch."""
+    """Wraps the preparation of torch's profiler: a second one would silently take the records of the first. Profilers that both
+    record the host alone behave as in torch."""
     from .npu import _prof
 
-    records_npu = False
+    def end_at_exit() -> None:
+        if torch.autograd.profiler._is_profiler_enabled and _recording.process == os.getpid():
+            torch._C._autograd._disable_profiler()
+
+    # Torch crashes at the end of a program whose profiler still records.
+    atexit.register(end_at_exit)
 
     @functools.wraps(prepare)
     def _prepare_trace(self: Any) -> None:
-        nonlocal records_npu
-        mine = self.use_device == "npu"
-        if (mine or records_npu or _prof.records_operators()) and torch.autograd.profiler._is_profiler_enabled:
-            raise RuntimeError("profile: another profiler is recording, and profilers do not nest; stop it first")
-        prepare(self)
-        records_npu = mine
+        with _recording.lock:
+            first = _recording.profiler()
+            is_taken = torch.autograd.profiler._is_profiler_enabled or first not in (None, self)
+            on_npu = "npu" in (self.use_device, getattr(first, "use_device", None)) or _prof.records_operators()
+            if is_taken and on_npu:
+                raise RuntimeError("profile: another profiler is recording, and profilers do not nest; stop it first")
+            _recording.profiler, _recording.process = weakref.ref(self), os.getpid()
+        try:
+            prepare(self)
+        except BaseException:
+            _recording.end(self)
+            raise
+        self._npu_prepared = True
 
     return _prepare_trace
 
 
+class _Recording:
+    """The profiler of torch that is prepared or records. Between both, in the warm-up of a schedule, torch takes a second one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.profiler: Callable[[], Any] = lambda: None
+        self.process = 0
+
+    def end(self, profiler: Any) -> None:
+        if self.profiler() is profiler:
+            self.profiler = lambda: None
+
+
+_recording = _Recording()
+
+
+def _prepared(start: Callable[..., None]) -> Callable[..., None]:
+    """Wraps the start of torch's recording. Torch leaves it unprepared, and crashes, if on_trace_ready of the cycle before raised
+    an error, such as a full disk."""
+
+    @functools.wraps(start)
+    def _start_trace(self: Any) -> None:
+        if not getattr(self, "_npu_prepared", False):
+            self._prepare_trace()
+        self._npu_prepared = False
+        start(self)
+
+    return _start_trace
+
+
 def _ending_on_errors(exit: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps the end of torch's profiler. It waits for the device first. The recording ends even if the device reports an error,
-    or if Ctrl-C interrupts the wait."""
+    """Wraps the end of torch's profiler, which waits for the device: the recording ends even if the device reports an error, or
+    if Ctrl-C interrupts the wait. It does not wait while a graph is captured, because that would end the capture."""
 
     @functools.wraps(exit)
     def __exit__(self: Any, *raised: Any) -> Any:
         failure: BaseException | None = None
-        if getattr(self, "use_device", None) == "npu" and npu.is_initialized():
+        device, captures = getattr(self, "use_device", None), False
+        if device == "npu" and npu.is_initialized():
+            captures = _C._npu_captures_exist()
             try:
-                npu.synchronize()
+                if not captures:
+                    npu.synchronize()
             except (RuntimeError, KeyboardInterrupt) as error:
                 failure = error
-        result = exit(self, *raised)
+        if captures:
+            self.use_device = None  # so that torch does not wait
+        try:
+            result = exit(self, *raised)
+        finally:
+            _recording.end(self)
+            if captures:
+                self.use_device = device
         if failure is not None:
             raise failure
         return result

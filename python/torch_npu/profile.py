@@ -17,6 +17,8 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from concurrent.futures.thread import _threads_queues
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,30 @@ def end_by_exception() -> Any:
     return signal.signal(signal.SIGTERM, raise_exit)
 
 
+def status_of(run: Callable[[], object]) -> int:
+    """The exit status of a program that ends as `run` does."""
+    try:
+        run()
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException as error:
+        traceback.print_exc()
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def wait_for_threads() -> None:
+    """Waits for the threads of the program, as the end of Python does. Those of pools end later."""
+    while threads := [thread for thread in threading.enumerate() if _is_waited_for(thread)]:
+        threads[0].join()
+
+
+def _is_waited_for(thread: threading.Thread) -> bool:
+    return not thread.daemon and thread is not threading.current_thread() and thread not in _threads_queues
+
+
 def record(options: Any) -> tuple[Path, int]:
     """Runs the program. Returns the folder of the result and the exit status of the program. A process that the program forked
     exits here and writes no result."""
@@ -91,22 +117,16 @@ def record(options: Any) -> tuple[Path, int]:
     sys.argv = [options.program, *options.arguments]
     if not options.module:
         sys.path.insert(0, str(Path(options.program).resolve().parent))
-    status = 0
     old_handler = end_by_exception()
     prof = profile(record_shapes=True, with_stack=not options.no_stack, profile_memory=options.memory, on_trace_ready=handler)
     prof.start()
     try:
         if options.module:
-            runpy.run_module(options.program, run_name="__main__", alter_sys=True)
+            status = status_of(lambda: runpy.run_module(options.program, run_name="__main__", alter_sys=True))
         else:
-            runpy.run_path(options.program, run_name="__main__")
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-    except BaseException as error:
-        traceback.print_exc()
-        status = 130 if isinstance(error, KeyboardInterrupt) else 1
+            status = status_of(lambda: runpy.run_path(options.program, run_name="__main__"))
+        if status != 128 + signal.SIGTERM:
+            status = status_of(wait_for_threads) or status
     finally:
         sys.argv, sys.path[:] = old_argv, old_path
         signal.signal(signal.SIGTERM, old_handler)

@@ -31,6 +31,22 @@ def test_one_command_profiles_a_program_as_it_is(child, tmp_path, word, status):
     assert "aten::sum" in {row.name for row in read_any(tmp_path / "out").operators}
 
 
+def test_threads_of_a_program_end_before_its_profile(child, tmp_path):
+    """The end of Python waits for them as well; workers of a pool end later."""
+    (tmp_path / "s.py").write_text(
+        "import concurrent.futures, threading, time, torch\n"
+        "x = torch.ones(2).npu()\n"
+        "def late():\n    time.sleep(0.5)\n    x.cos()\n    print('late', flush=True)\n"
+        "pool = concurrent.futures.ThreadPoolExecutor(1)\n"
+        "pool.submit(x.sin).result()\n"
+        "threading.Thread(target=late).start()\n"
+        "raise SystemExit(3)\n"
+    )
+    done = child(RUN, tmp_path, "--no-stack", "s.py")
+    assert (done.stdout, done.returncode) == ("late\n", 3), done.stderr
+    assert {"aten::sin", "aten::cos"} <= {row.name for row in read_any(tmp_path / "npu_profile").operators}
+
+
 def test_a_module_is_profiled_with_its_arguments(child, tmp_path):
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "main.py").write_text("import sys, torch\nprint(sys.argv[1:], torch.ones(2).npu().sum().item())\n")

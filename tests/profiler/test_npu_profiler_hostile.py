@@ -236,3 +236,105 @@ def test_functions_that_are_freed_while_they_are_profiled_end_no_profile(tmp_pat
             others.append([b"\x80" * length for length in range(150, 260, 2)])
     [trace] = tmp_path.rglob("trace_view.json")
     assert sum(event["name"] == "aten::sin" for event in json.loads(trace.read_text())["traceEvents"]) == 300
+
+
+@pytest.mark.parametrize("kind", ["torch_npu", "torch", "autograd", "npu", "npu with operators"])
+def test_a_profile_that_ends_inside_of_a_capture_keeps_the_capture(kind, tmp_path):
+    """A wait for the device would end the capture."""
+    x, graph = torch.ones(4, device="npu"), torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        with makers(tmp_path)[kind]():
+            y = x + 1
+        z = y * 2
+    graph.replay()
+    assert z.cpu().tolist() == [4] * 4
+    with makers(tmp_path)["torch_npu"]() as later:
+        x.cos()
+    assert "aten::cos" in {event.key for event in later.key_averages()}
+
+
+MAKERS = """
+    import sys, torch, torch_npu
+    from torch_npu.profiler import profile, schedule, tensorboard_trace_handler
+    both = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
+    x = torch.ones(3, device="npu")
+    """
+
+
+@pytest.mark.parametrize(
+    ("made", "pattern"),
+    [
+        ("profile(with_stack=True, on_trace_ready=tensorboard_trace_handler(sys.argv[1]))", "*/*/trace_view.json"),
+        ("torch.profiler.profile(activities=both, with_stack=True)", ""),
+        ("torch.autograd.profiler.profile(use_npu=True)", ""),
+        ("torch.npu.profile(sys.argv[1], use_e2e_profiler=True)", "*/host/operators.jsonl"),
+    ],
+)
+def test_a_program_that_ends_before_its_profiler_ends_well(made, pattern, child, tmp_path):
+    program = f"""{MAKERS}
+    prof = {made}
+    getattr(prof, "start", prof.__enter__)()
+    x.sin()
+    sys.exit(7)
+    """
+    done = child(program, tmp_path)
+    assert done.returncode == 7, done.stderr
+    for path in tmp_path.glob(pattern) if pattern else ():
+        assert "aten::sin" in path.read_text()
+    assert len(list(tmp_path.glob(pattern)) if pattern else [1]) == 1
+
+
+@pytest.mark.parametrize("made", ["profile(", "torch.profiler.profile(activities=both, "])
+def test_a_handler_that_fails_in_a_step_ends_no_process(made, child):
+    """A full disk, for example. The next cycles are recorded."""
+    program = f"""{MAKERS}
+    found = []
+
+    def ready(prof):
+        found.append("aten::sin" in {{event.key for event in prof.key_averages()}})
+        raise OSError(28, "the disk is full")
+
+    with {made}schedule=schedule(wait=0, warmup=1, active=1), on_trace_ready=ready) as prof:
+        for _ in range(4):
+            x.sin()
+            try:
+                prof.step()
+            except OSError as error:
+                print(error.strerror, found)
+    """
+    done = child(program)
+    assert (done.stdout, done.returncode) == ("the disk is full [True]\nthe disk is full [True, True]\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("made", ["profile(", "torch.profiler.profile(activities=both, "])
+def test_profilers_do_not_nest_in_the_warm_up_of_a_schedule(made, child):
+    program = f"""{MAKERS}
+    found = []
+    ready = lambda prof: found.extend(event.key for event in prof.key_averages())
+    outer = {made}schedule=schedule(wait=0, warmup=1, active=1, repeat=1), on_trace_ready=ready)
+    outer.start()
+    for make in (profile, lambda: torch.profiler.profile(activities=both[:1])):
+        try:
+            make().start()
+        except RuntimeError as error:
+            print(error)
+    outer.step()
+    x.sin()
+    outer.step()
+    outer.stop()
+    print("aten::sin" in found)
+    with profile() as later:
+        x.cos()
+    print("aten::cos" in {{event.key for event in later.key_averages()}})
+    """
+    done = child(program)
+    nested = "profile: another profiler is recording, and profilers do not nest; stop it first\n"
+    assert (done.stdout, done.returncode) == (2 * nested + "True\nTrue\n", 0), done.stderr
+
+
+def test_half_a_character_in_a_mark_ends_no_profile(tmp_path):
+    config = _ExperimentalConfig(mstx=True, export_type=["text", "db"])
+    with profile(experimental_config=config, on_trace_ready=profiler.tensorboard_trace_handler(tmp_path)):
+        torch.npu.mstx.mark("before \ud800 after")
+    [path] = tmp_path.rglob("trace_view.json")
+    assert "before ? after" in {event["name"] for event in json.loads(path.read_text())["traceEvents"]}

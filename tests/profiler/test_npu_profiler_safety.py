@@ -298,3 +298,31 @@ def test_a_fork_of_a_profiled_process_works(child):
         """
     done = child(program)
     assert (done.stdout, done.returncode) == ("3.0\nTrue\n", 0), done.stderr
+
+
+def test_a_trace_is_exported_after_the_end(tmp_path):
+    prof = profile()
+    for running in (False, True):
+        if running:
+            prof.start()
+        with pytest.raises(RuntimeError, match=r"export_chrome_trace: there is no trace yet; call stop\(\) first"):
+            prof.export_chrome_trace(str(tmp_path / "x.json"))
+    torch.ones(2, device="npu").sin()
+    prof.stop()
+    prof.export_chrome_trace(str(tmp_path / "x.json"))
+    assert "aten::sin" in (tmp_path / "x.json").read_text()
+
+
+def test_metadata_that_is_no_text_is_named_and_no_json_is_a_text(tmp_path):
+    with profile(on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path), "me")) as prof:
+        for value in (5, None, {}):
+            for add in (prof.add_metadata, prof.add_metadata_json):
+                with pytest.raises(TypeError, match=r"add_metadata\w*: value must be a text, not "):
+                    add("key", value)
+        prof.add_metadata_json("wrong", "not json")
+        prof.add_metadata_json("right", "[1]")
+    prof.export_chrome_trace(str(tmp_path / "x.json"))
+    trace = json.loads((tmp_path / "x.json").read_text())
+    assert (trace["wrong"], trace["right"]) == ("not json", [1])
+    [path] = tmp_path.glob("*/profiler_metadata.json")
+    assert {"wrong": "not json", "right": [1]}.items() <= json.loads(path.read_text()).items()

@@ -9,6 +9,7 @@ format, the operators are in a Chrome trace FRAMEWORK_PROF_*.json beside the fol
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
@@ -76,6 +77,7 @@ class _Session:
     def __init__(self) -> None:
         self.path: Path | None = None
         self.folder: Path | None = None  # the last result
+        self._process = 0  # that of init()
         self._profile = 0  # a handle of libmsprofiler
         self._step = 0
         self._in_step = False
@@ -101,7 +103,8 @@ class _Session:
         if not os.access(target, os.W_OK | os.X_OK):
             raise ValueError(f"the path {target} for results of the profiler cannot be written: permission denied")
         _C._prof_init(str(target))
-        self.path = target
+        self.path, self._process = target, os.getpid()
+        atexit.register(self._end_at_exit)
 
     def start(self, bits: int, metrics: int, framework: bool) -> None:
         if self.path is None:
@@ -150,7 +153,7 @@ class _Session:
         framework, self._framework = self._framework, None
         failure: Exception | None = None
         try:
-            if is_initialized():
+            if is_initialized() and not _C._npu_captures_exist():  # a wait would end the capture
                 torch.npu.synchronize()
         except Exception as error:
             failure = error
@@ -172,13 +175,23 @@ class _Session:
 
     def finalize(self) -> None:
         if self.path is None:
-            raise RuntimeError("prof_finalize: no profile is open; call prof_init(path) first")
+            raise RuntimeError("prof_finalize: there is no profile; call prof_init(path) first")
+        atexit.unregister(self._end_at_exit)
         try:
             if self.running:
                 self.stop()
         finally:
             self.path = None
             _C._prof_finalize()
+
+    def _end_at_exit(self) -> None:
+        """Of a program that ends before its profile does. A fork has no profile of its own."""
+        if self._process != os.getpid():
+            return
+        try:
+            self.finalize()
+        except Exception as error:
+            warnings.warn(f"torch.npu.profile: the profile could not be completed: {error}", stacklevel=2)
 
     def _end_device(self, profile: int) -> None:
         step, self._step, self._in_step = self._step, 0, False

@@ -51,9 +51,15 @@ def _begin(message: str, stream: Stream | None) -> tuple[str, int, int]:
     return message, time.time_ns(), -1 if stream is None else stream.stream_id
 
 
+def _unicode(text: str) -> str:
+    """Half of a character, which no file in UTF-8 can hold, becomes a question mark."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def _end(begun: tuple[str, int, int], domain: str, end: int | None = None) -> None:
     if _listeners:
         message, start, stream = begun
+        message, domain = _unicode(message), _unicode(domain)
         row = (message, threading.get_native_id(), start, time.time_ns() if end is None else end, stream, domain)
         for rows in list(_listeners):
             rows.append(row)

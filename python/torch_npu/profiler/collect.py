@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from .. import _C
 from ..npu.fallback import fallback_stats
 from ..npu.mstx import mstx
 from . import _records
@@ -49,10 +50,11 @@ class Recorder:
         return records
 
     def wait(self) -> RuntimeError | None:
-        """Waits for the device and returns its error, if any. Calls that begin after wait() are not recorded: the profiler makes
-        them."""
+        """Waits for the device. Returns the error that it reports. Calls from now on are those of the profiler.
+
+        A wait would end the capture of a graph, so there is none while a graph is captured."""
         self._end_ns = time.time_ns()
-        if torch.npu.is_initialized():
+        if torch.npu.is_initialized() and not _C._npu_captures_exist():
             try:
                 torch.npu.synchronize()
             except RuntimeError as error:

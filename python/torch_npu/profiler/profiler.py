@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import json
 import os
@@ -23,7 +24,7 @@ from .folder import make_folder, moment, new_prof_folder, read_any, write_ascend
 from .links import link
 from .profiler_interface import supported_activities
 from .ranks import process_groups
-from .records import NotAProfile, Records, write_raw
+from .records import NotAProfile, Records, said, write_raw
 
 _SETTINGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _IN_STACKS = str.maketrans(" ;\t\n", "____")
@@ -70,8 +71,8 @@ class profile(torch.profiler.profile):
         self.npu_config = experimental_config or _ExperimentalConfig()
         self.npu_records: Records | None = None  # records of the device, after stop
         self.npu_metadata: dict[str, Any] = {}
-        self._started = False
-        self._error: RuntimeError | None = None  # an error of the device, raised after the trace is written
+        self._started, self._process = False, 0
+        self._error: RuntimeError | None = None  # of the device, to be raised when the trace is written
         self._is_cycle = False
         self._recorder: Recorder | None = None
         super().__init__(
@@ -91,7 +92,8 @@ class profile(torch.profiler.profile):
         if self._started:
             raise RuntimeError("profile.start: this profiler is already running; call stop() first")
         super().start()
-        self._started = True
+        self._started, self._process = True, os.getpid()
+        atexit.register(self._stop_at_exit)
 
     def step(self) -> None:
         if not self._started:
@@ -104,7 +106,17 @@ class profile(torch.profiler.profile):
         if not self._started:
             raise RuntimeError("profile.stop: this profiler is not running; call start() first")
         self._started = False
+        atexit.unregister(self._stop_at_exit)
         self._end_cycle(super().stop)
+
+    def _stop_at_exit(self) -> None:
+        """Of a program that ends before stop(). A fork has no records of its own."""
+        if self._process != os.getpid():
+            return
+        try:
+            self.stop()
+        except Exception as error:
+            warnings.warn(f"profile: the profile could not be completed: {said(error)}", stacklevel=2)
 
     def _end_cycle(self, end: Callable[[], None]) -> None:
         """Ends a cycle. An error of the device is raised after the call of on_trace_ready."""
@@ -147,15 +159,27 @@ class profile(torch.profiler.profile):
             raise error
         self._error = error
 
+    def export_chrome_trace(self, path: str, *args: Any, **kwargs: Any) -> None:
+        """Writes torch's trace of the last recording."""
+        if self.profiler is None or self.profiler.kineto_results is None:
+            raise RuntimeError("profile.export_chrome_trace: there is no trace yet; call stop() first")
+        super().export_chrome_trace(path, *args, **kwargs)
+
     def add_metadata(self, key: str, value: str) -> None:
         """Adds a text to profiler_metadata.json and to torch's trace."""
+        _check_texts("add_metadata", key, value)
         super().add_metadata(key, value)
         self.npu_metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Like add_metadata(), for a text that is JSON."""
+        """The same with JSON as a text. What is no JSON is kept as a text: it would damage torch's trace."""
+        _check_texts("add_metadata_json", key, value)
+        try:
+            self.npu_metadata[key] = json.loads(value)
+        except ValueError:
+            self.add_metadata(key, value)
+            return
         super().add_metadata_json(key, value)
-        self.npu_metadata[key] = _json_or_text(value)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Writes a line "OUTER;...;INNER MICROSECONDS" for each stack. metric: self_cpu_time_total or self_npu_time_total."""
@@ -260,11 +284,10 @@ def _stored_config(folder: Path) -> _ExperimentalConfig:
     return _ExperimentalConfig()
 
 
-def _json_or_text(value: str) -> Any:
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
+def _check_texts(function: str, key: Any, value: Any) -> None:
+    for name, given in (("key", key), ("value", value)):
+        if not isinstance(given, str):
+            raise TypeError(f"profile.{function}: {name} must be a text, not {given!r}")
 
 
 def _chosen(records: Records | None, config: _ExperimentalConfig) -> Records | None:
