@@ -338,3 +338,16 @@ def test_half_a_character_in_a_mark_ends_no_profile(tmp_path):
         torch.npu.mstx.mark("before \ud800 after")
     [path] = tmp_path.rglob("trace_view.json")
     assert "before ? after" in {event["name"] for event in json.loads(path.read_text())["traceEvents"]}
+
+
+def test_names_that_torch_cannot_decode_end_no_profile_of_npu(tmp_path, monkeypatch):
+    """Torch's tables need the names of all functions, and raise this error if one was freed since."""
+
+    def parse(*arguments):
+        raise UnicodeDecodeError("utf-8", b"\xc9", 0, 1, "invalid continuation byte")
+
+    monkeypatch.setattr(torch.autograd.profiler.profile, "_parse_kineto_results", parse)
+    with makers(tmp_path)["npu with operators"]():
+        torch.ones(2, device="npu").sin()
+    [path] = tmp_path.glob("PROF_*/host/operators.jsonl")
+    assert "aten::sin" in path.read_text()

@@ -120,7 +120,7 @@ class _Session:
         recorded = None
         if framework:
             recorded = torch.profiler.profile(
-                activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, with_stack=True, acc_events=True
+                activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, with_stack=True
             )
             recorded.start()
         try:
