@@ -64,8 +64,14 @@ class NpuEvents(EventList):
     """Events whose table has the column names and the column order of the vendor's documents."""
 
     def table(self, sort_by: str | None = None, *args: Any, **kwargs: Any) -> str:
-        """The table. sort_by may also be npu_time_total, self_npu_time_total, npu_memory_usage or self_npu_memory_usage."""
-        return document_table(super().table(sort_by and sort_by.replace("npu", "device"), *args, **kwargs))
+        """sort_by: also npu_time_total, self_npu_time_total, npu_memory_usage, self_npu_memory_usage."""
+        column = sort_by and sort_by.replace("npu", "device")
+        if column and self and not hasattr(self[0], column):
+            raise ValueError(
+                f"table: there is no value {sort_by!r} to sort by; use cpu_time_total, npu_time_total, cpu_memory_usage, "
+                "npu_memory_usage, these with self_ before them, or count"
+            )
+        return document_table(super().table(column, *args, **kwargs))
 
     def key_averages(self, *args: Any, **kwargs: Any) -> Any:
         found = super().key_averages(*args, **kwargs)
