@@ -181,15 +181,19 @@ def test_the_table_of_the_documents_moves_whole_columns():
         assert line[:first] == other[:first]
 
 
-def test_use_npu_simple_keeps_innermost_operators(tmp_path):
+@pytest.mark.parametrize("with_stack", [False, True])
+def test_use_npu_simple_keeps_innermost_operators(with_stack, tmp_path):
     model, x = network(), torch.ones(4, 32, device="npu")
-    with torch.autograd.profiler.profile(use_npu=True, use_npu_simple=True) as prof:
+    with torch.autograd.profiler.profile(use_npu=True, use_npu_simple=True, with_stack=with_stack) as prof:
         train_step(model, x)
     names = {event.name for event in prof.function_events}
-    assert {"aclnnAddmm", "aclnnMm"} <= names and "aten::linear" not in names
+    assert {"aclnnAddmm", "aclnnMm", "aten::addmm", "aten::mm"} <= names and "aten::linear" not in names
+    operators = {event.name for event in prof.function_events if event.device_type != NPU}
+    assert not any(name.startswith(("acl", "<")) or ".py(" in name for name in operators), operators
     prof.export_chrome_trace(str(tmp_path / "trace.json"))
     found = {event["name"] for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]}
-    assert "aten::linear" not in found and any(name.startswith("aclnn") for name in found)
+    assert "aten::linear" not in found and {"aclnnAddmm", "aten::addmm"} <= found
+    assert not any(".py(" in name or name.startswith("<") for name in found)
 
 
 @pytest.mark.parametrize("column", ["self_npu_time_total", "self_npu_memory_usage"])

@@ -43,7 +43,7 @@ class NpuProfile(torch.autograd.profiler.profile):
         if events is None or isinstance(events, NpuEvents):
             return
         if self.npu_simple:
-            events[:] = [event for event in events if not event.cpu_children]
+            events[:] = [event for event in events if _is_task(event) or (_is_operator(event) and not _has_operator(event))]
         events.__class__ = NpuEvents
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
@@ -56,8 +56,24 @@ class NpuProfile(torch.autograd.profiler.profile):
             super().export_chrome_trace(path, *args, **kwargs)
             return
         records = host_records(self.kineto_results)
-        records.operators = [node.operator for node in link(records).nodes if not node.children]
+        nodes = [node for node in link(records).nodes if node.operator.kind != "python"]
+        around = {id(above) for node in nodes for above in node.above()}
+        records.operators = [node.operator for node in nodes if id(node) not in around]
         write_trace(Path(path), records)
+
+
+def _is_task(event: Any) -> bool:
+    return bool(event.device_type == torch._C._autograd.DeviceType.PrivateUse1)
+
+
+def _is_operator(event: Any) -> bool:
+    """Not a call of AscendCL, nor a Python function."""
+    is_call = getattr(event, "activity_type", None) == "privateuse1_runtime"
+    return not is_call and not getattr(event, "is_python_function", False)
+
+
+def _has_operator(event: Any) -> bool:
+    return any(_is_operator(child) or _has_operator(child) for child in event.cpu_children)
 
 
 class NpuEvents(EventList):

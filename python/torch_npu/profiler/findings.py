@@ -109,7 +109,7 @@ def _synchronisations(records: Records, calls: Calls) -> Iterator[Finding]:
 def _outermost(calls: Calls, wanted: set[str]) -> list[Node]:
     """The operators with these names, without operators inside of another one of them, so that no time counts twice."""
     nodes = [node for node in calls.nodes if node.operator.name in wanted]
-    return [node for node in nodes if not any(above.operator.name in wanted for above in _above(node))]
+    return [node for node in nodes if not any(above.operator.name in wanted for above in node.above())]
 
 
 def _place(node: Node | None) -> str:
@@ -132,7 +132,7 @@ def _is_format_cast(task: Task, node: Node | None) -> bool:
     """Whether the task changes a format. The software device uses copies for this, so the name of the operator decides."""
     if names.is_format_cast(task):
         return True
-    return node is not None and any("format_cast" in each.operator.name for each in (node, *_above(node)))
+    return node is not None and any("format_cast" in each.operator.name for each in (node, *node.above()))
 
 
 def _is_contiguous_copy(task: Task, node: Node | None) -> bool:
@@ -142,7 +142,7 @@ def _is_contiguous_copy(task: Task, node: Node | None) -> bool:
 def _may_convert(task: Task, node: Node | None) -> bool:
     """Torch's own profiler gives no data types without record_shapes. Then the operator tells."""
     knows_types = bool(task.inputs and task.inputs[0][1])
-    return not knows_types and node is not None and any(above.operator.name == "aten::_to_copy" for above in _above(node))
+    return not knows_types and node is not None and any(above.operator.name == "aten::_to_copy" for above in node.above())
 
 
 def _lines_of_tasks(tasks: Iterable[Task], calls: Calls, cost: Callable[[Task], float]) -> list[str]:
@@ -188,16 +188,10 @@ def _without_inner(late: list[tuple[Node, float]]) -> list[tuple[Node, float]]:
     """Subtracts the excess of each call from the excess of the call that contains it, so that no time counts twice."""
     rest = {id(node): excess for node, excess in late}
     for node, excess in late:
-        around = next((id(above) for above in _above(node) if id(above) in rest), None)
+        around = next((id(above) for above in node.above() if id(above) in rest), None)
         if around is not None:
             rest[around] -= excess
     return [(node, rest[id(node)]) for node, _ in late if rest[id(node)] > _LATE_NS]
-
-
-def _above(node: Node) -> Iterator[Node]:
-    while node.parent is not None:
-        node = node.parent
-        yield node
 
 
 def _loader(records: Records, calls: Calls) -> Iterator[Finding]:

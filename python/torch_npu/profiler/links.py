@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .records import COLLECTIVE, Operator, Records, Task
@@ -30,6 +30,13 @@ class Node:
     @property
     def host_self(self) -> int:
         return self.host_total - sum(child.host_total for child in self.children)
+
+    def above(self) -> Iterator[Node]:
+        """What called it, the nearest first."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
 
     def frames(self) -> list[str]:
         """The Python lines that called the operator, innermost first. Torch records lines of function calls only. An operator
