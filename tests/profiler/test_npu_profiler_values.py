@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -424,3 +426,14 @@ def test_a_number_of_switches_of_a_wrong_type_is_damage(tmp_path, capsys):
         write_raw(tmp_path, Records(info={"config": {"bits": bits}}))
         assert msprof.main(["--export=on", f"--output={tmp_path}"]) == 1
         assert "info.json is damaged; record the profile again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["advise", "compare"])
+def test_output_that_cannot_be_written_is_a_sentence(command, tmp_path):
+    write_raw(tmp_path, Records(tasks=[Task("aclnnAdd", start_ns=1, end_ns=2)]))
+    folders = [str(tmp_path)] * (2 if command == "compare" else 1)
+    with open("/dev/full", "w") as full:
+        module = ["-m", f"torch_npu.profiler.{command}"]
+        done = subprocess.run([sys.executable, *module, *folders], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1, done.stderr
+    assert b"Traceback" not in done.stderr and done.stderr.endswith(b"No space left on device\n")

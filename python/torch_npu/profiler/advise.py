@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .._commands import run
 from ..tools.report import Section, Table, page, write_text
 from ..tools.report.figures import Frame, flame, timeline
 from . import names
@@ -169,4 +170,4 @@ def _operators(calls: Calls) -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("torch_npu.profiler.advise", main))

@@ -14,6 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
+from .._commands import run
 from . import names
 from .folder import read_any
 from .links import link
@@ -86,4 +87,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("torch_npu.profiler.compare", main))
