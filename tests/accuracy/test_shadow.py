@@ -9,6 +9,7 @@ import warnings
 
 import pytest
 import torch
+import torch_npu
 from torch_npu.accuracy import _command, beyond_bound
 from torch_npu.tools.report import read_data
 
@@ -126,6 +127,60 @@ def test_a_program_that_fails_or_uses_no_device(run):
     assert status == 3 and "ZeroDivisionError" in told.out
     status, told, _ = run("import torch; torch.ones(2) + 1")
     assert status == 0 and "no operator ran on npu" in told.out
+
+
+def test_operators_in_place_run_once_on_the_copies(run):
+    status, _, data = run("""
+import torch
+count, wide = torch.tensor(3).npu(), torch.ones(3, dtype=torch.float64).npu()
+count += 1
+wide.add_(2)
+""")
+    assert status == 0 and data["compared"]["aten::add_.Tensor"] == 2
+
+
+def test_calls_inside_a_graph_capture_are_left_out(run):
+    status, told, data = run("""
+import torch
+x, graph = torch.ones(3).npu(), torch.npu.NPUGraph()
+with torch.npu.graph(graph):
+    y = torch.exp(x)
+graph.replay()
+assert y.isfinite().all()
+""")
+    assert status == 0 and data["skipped"]["aten::exp"] == "it ran inside a graph capture", told
+
+
+def test_a_full_disk_is_a_sentence_and_the_program_goes_on(tmp_path, capsys, monkeypatch):
+    def full(*_):
+        raise RuntimeError("[enforce fail at inline_container.cc] unexpected pos")
+
+    monkeypatch.setattr("torch_npu.npu._compare.torch.save", full)
+    (tmp_path / "train.py").write_text("import torch\ntorch.nn.functional.gelu(torch.randn(9).npu())\nprint('the end')\n")
+    with torch_npu.softnpu.faults("wrong:aclnnGeluV2:1+"):
+        status = _command.main(["--out", str(tmp_path / "out"), str(tmp_path / "train.py")])
+        told = capsys.readouterr()
+        with torch.npu.debug.compare("gelu", folder=tmp_path / "out"):
+            torch.nn.functional.gelu(torch.randn(9).npu())
+    assert status == 1 and "the end" in told.err and "aten.gelu.py cannot be written" in told.err
+    assert "aten::gelu" in told.out and "to repeat it" not in told.out
+    assert "aten.gelu.py cannot be written" in capsys.readouterr().err
+    assert not list((tmp_path / "out").glob("aten.*"))
+
+    def no_space(path, _):
+        raise OSError(28, f"{path}: no")
+
+    monkeypatch.setattr("torch_npu.accuracy._command.write_text", no_space)
+    assert _command.main(["--out", str(tmp_path / "out"), str(tmp_path / "train.py")]) == 0
+    assert "report.json: no; choose another --out" in capsys.readouterr().out
+
+
+def test_ranks_have_folders_of_their_own(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text("import torch\ntorch.exp(torch.ones(3).npu())\n")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert _command.main(["--out", str(tmp_path / "out"), str(tmp_path / "train.py")]) == 0
+    assert (tmp_path / "out/rank1/report.json").exists() and not (tmp_path / "out/report.json").exists()
 
 
 @pytest.mark.parametrize(

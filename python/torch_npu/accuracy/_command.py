@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import numpy  # noqa: F401 (the bounds need it)
     except ImportError:
         commands.error("the package numpy is needed: pip install 'torch_npu[accuracy]'")
+    rank = os.environ.get("RANK", "")
+    if rank.isdecimal() and os.environ.get("WORLD_SIZE", "1") != "1":
+        options.out /= f"rank{rank}"
     if not options.script.is_file():
         commands.error(f"{options.script} is not a file; give the script that starts the program")
     try:
@@ -108,9 +112,13 @@ def _report(options: argparse.Namespace, shadows: Shadows, overflow: Finding | N
         "findings": [vars(found) for found in findings],
         "overflow": vars(overflow) if overflow else None,
     }
-    write_text(options.out / "report.json", json.dumps(data, indent=1) + "\n")
-    write_text(options.out / "report.html", _page(options, told, findings, shadows, data))
-    print("\n".join([*told, f"written: {options.out / 'report.html'}"]))
+    try:
+        write_text(options.out / "report.json", json.dumps(data, indent=1) + "\n")
+        write_text(options.out / "report.html", _page(options, told, findings, shadows, data))
+        told.append(f"written: {options.out / 'report.html'}")
+    except OSError as error:
+        told.append(f"{error.strerror}; choose another --out or free space")
+    print("\n".join(told))
     sys.stdout.flush()
     if outcome.ended == "failed":
         return 3

@@ -31,6 +31,8 @@ class NonFinite:
         base = op._schema.name.partition("::")[2]
         if self.finding is not None or "empty" in base or "resize" in base or base in ("set_", "_local_scalar_dense"):
             return None
+        if torch.npu.is_current_stream_capturing():
+            return None
         numbers = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, float)]
         if not all(map(math.isfinite, numbers)):
             return None

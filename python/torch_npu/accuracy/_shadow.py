@@ -6,6 +6,7 @@ four times the error of the CPU in the same type. Integers and bools must equal 
 from __future__ import annotations
 
 import collections
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,9 @@ _LENIENCY = 4
 
 
 def widened(item: Any) -> Any:
-    """A floating-point tensor or dtype in float64 or complex128; other items unchanged."""
+    """Floating tensors and dtypes as float64; others unchanged. Tensors are copies, because an operator may write them."""
     if isinstance(item, torch.Tensor):
-        dtype = widened(item.dtype)
-        return item.to(dtype) if dtype != item.dtype else item
+        return item.to(widened(item.dtype), copy=True)
     if isinstance(item, torch.dtype):
         return torch.float64 if item.is_floating_point else _WIDE.get(item, item)
     return item
@@ -92,7 +92,7 @@ class Shadows:
 
     def __call__(self, op: Any, args: Any, kwargs: Any) -> Any:
         name = op._name
-        if reason := _compare.why_not(op):
+        if reason := _compare.why_not(op) or _compare.why_not_now():
             self.skipped.setdefault(name, reason)
             return None
         self.seen[name] += 1
@@ -125,11 +125,12 @@ class Shadows:
         module, line = self._places.now()
         found = self.findings[name] = Finding(name, module, line or caller(), described, reason)
         path = (self._folder / f"{name.replace('::', '.')}.py").absolute()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(call.inputs, path.with_suffix(".pt"))
         lines = [f"{name} on npu is beyond its bound", f"module {module or '(none)'}, called from {found.line}", reason]
-        path.write_text(call.script(lines, {}, _PROGRAM))
-        found.program = str(path)
+        problem = _compare.save_program(call, path, call.script(lines, {}, _PROGRAM))
+        if problem:
+            print(f"torch_npu: {problem}", file=sys.stderr, flush=True)
+        else:
+            found.program = str(path)
 
 
 _PROGRAM = '''\

@@ -8,6 +8,7 @@ compare.differences                  # {"aten::add.Tensor": 3}
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import math
 import os
@@ -91,6 +92,11 @@ def why_not(op: Any) -> str | None:
     return None
 
 
+def why_not_now() -> str | None:
+    """The same for a call that begins. The operators of a captured stream are recorded and do not run."""
+    return "it ran inside a graph capture" if torch.npu.is_current_stream_capturing() else None
+
+
 class _Call:
     """A call on the device, with copies of its arguments to repeat it on the CPU. Made before the kernel runs."""
 
@@ -140,6 +146,21 @@ class _Call:
         )
 
 
+def save_program(call: _Call, path: Path, text: str) -> str:
+    """Writes the script and its inputs. Returns a sentence if that fails: the program that is observed goes on."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(call.inputs, path.with_suffix(".pt"))
+        path.write_text(text, encoding="utf-8")
+    except (OSError, RuntimeError) as error:  # torch.save has either for a full disk
+        for part in (path, path.with_suffix(".pt")):
+            with contextlib.suppress(OSError):
+                part.unlink()
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        return f"{path} cannot be written: {reason}; choose another folder or free space"
+    return ""
+
+
 class Comparison:
     """An observer (_watch.py). The first difference of each operator is printed to stderr; with `raises`, the first of all is
     raised. All differences are counted."""
@@ -155,7 +176,7 @@ class Comparison:
         self._tolerances = {"rtol": rtol, "atol": atol}
 
     def __call__(self, op: Any, args: Any, kwargs: Any) -> Callable[[Any], None] | None:
-        if reason := why_not(op):
+        if reason := why_not(op) or why_not_now():
             self.skipped.setdefault(op._name, reason)
             return None
         call = _Call(op, args, kwargs)
@@ -187,10 +208,8 @@ class Comparison:
         head = f"{call.op._name} on npu differs from the CPU"
         lines = [head, f"called from {_describe.caller()}", f"with {call.described}", *filter(None, message.splitlines())]
         path = (self._folder / f"{call.op._name.replace('::', '.')}.py").absolute()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(call.inputs, path.with_suffix(".pt"))
-        path.write_text(call.script(lines, self._tolerances))
-        text = "\n  ".join([*lines, f"to repeat it: python {path}"])
+        problem = save_program(call, path, call.script(lines, self._tolerances))
+        text = "\n  ".join([*lines, problem or f"to repeat it: python {path}"])
         if self._raises:
             raise RuntimeError(text)
         print(f"torch_npu: {text}", file=sys.stderr, flush=True)
