@@ -134,6 +134,20 @@ def test_scope_and_md5(tmp_path):
     assert len(data["Functional.relu.0.forward"]["output"][0]["md5"]) == 8
 
 
+def test_a_list_of_calls_gets_tensors_too(tmp_path):
+    config = tmp_path / "config.json"
+    settings = {"scope": [], "list": [], "tensor_list": ["linear.1"], "data_mode": ["all"], "summary_mode": "statistics"}
+    config.write_text(json.dumps({"task": "statistics", "dump_path": str(tmp_path), "statistics": settings}))
+    train(PrecisionDebugger(config_path=config))
+    found = load(tmp_path / "step0/rank0")
+    names = {each.name for each in (tmp_path / "step0/rank0/dump_tensor_data").iterdir()}
+    assert {each.split(".")[2] for each in names} == {"1"} and {each.split(".")[1] for each in names} == {"linear"}
+    saved = torch.load(tmp_path / "step0/rank0/dump_tensor_data/Functional.linear.1.forward.output.0.pt")
+    assert saved.max().item() == found["data"]["Functional.linear.1.forward"]["output"][0]["Max"]
+    assert "data_name" not in found["data"]["Functional.linear.0.forward"]["output"][0]
+    assert "Functional.relu.0.forward" in found["data"] and found["task"] == "statistics"
+
+
 def test_overflow_names_the_call(tmp_path, capsys):
     debugger = PrecisionDebugger(task="overflow_check", dump_path=tmp_path)
     x = torch.full((2,), 6e4, dtype=torch.float16).npu()
@@ -163,6 +177,7 @@ def test_a_nan_only_tensor_and_an_empty_one(tmp_path):
         ('{"task": "tensor", "tensor": {"lst": []}}', "lst"),
         ('{"level": "L2"}', "L2"),
         ('{"step": ["a"]}', "step"),
+        ('{"step": ["7-5"]}', "7-5"),
         ('{"statistics": {"data_mode": ["half"]}}', "half"),
         ('{"statistics": {"scope": ["a"]}}', "scope"),
     ],
@@ -174,12 +189,16 @@ def test_a_bad_configuration_is_one_sentence(tmp_path, content, told):
     assert "\n" not in str(error.value) and "c.json" in str(error.value)
 
 
-def test_a_missing_configuration_and_folder(tmp_path):
+def test_a_missing_configuration(tmp_path):
     with pytest.raises(OSError, match=r"none\.json"):
         PrecisionDebugger(config_path=tmp_path / "none.json")
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence_and_the_program_goes_on(tmp_path, capfd):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="cannot be made"):
-        PrecisionDebugger(dump_path=tmp_path / "file").start()
+    train(PrecisionDebugger(dump_path=tmp_path / "file"), steps=2)
+    told = capfd.readouterr().err
+    assert told.count("cannot be made") == 2 and "step1" in told and "the program goes on" in told
 
 
 def test_a_full_disk_is_a_sentence_and_the_program_goes_on(tmp_path, monkeypatch, capfd):

@@ -15,7 +15,7 @@ _SUMMARIES = ("statistics", "md5")
 # Keys of msprobe that have no effect here. Any other unknown key is an error, so that a misspelt key is noticed.
 _IGNORED = {"async_dump", "extra_info", "seed", "is_deterministic", "enable_dataloader", "precision", "file_format", "check_mode"}
 _KNOWN = {"task", "dump_path", "rank", "step", "level"}
-_OF_TASK = {"scope", "list", "data_mode", "summary_mode", "overflow_nums"}
+_OF_TASK = {"scope", "list", "tensor_list", "data_mode", "summary_mode", "overflow_nums"}
 
 
 @dataclass
@@ -27,9 +27,17 @@ class Config:
     level: str = "L1"
     scope: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # the key "list": parts of names of calls; empty: all
+    tensor_list: list[str] = field(default_factory=list)  # the task statistics: calls that also get .pt files, by parts of names
     data_mode: list[str] = field(default_factory=lambda: ["all"])
     summary_mode: str = "statistics"
     overflow_nums: int = 1  # -1: no limit
+
+    @property
+    def writes_tensors(self) -> bool:
+        return self.task != "statistics" or bool(self.tensor_list)
+
+    def writes_tensors_of(self, name: str) -> bool:
+        return self.task != "statistics" or any(each in name for each in self.tensor_list)
 
     def wants(self, mode: str) -> bool:
         return "all" in self.data_mode or mode in self.data_mode or not ({mode, _other(mode)} & set(self.data_mode))
@@ -73,7 +81,7 @@ def read(path: str | os.PathLike[str] | None, given: dict[str, Any]) -> Config:
 def _checked(where: str, values: dict[str, Any]) -> Config:
     for key in ("rank", "step"):
         values[key] = _numbers(where, key, values.get(key, []))
-    for key in ("scope", "list", "data_mode"):
+    for key in ("scope", "list", "tensor_list", "data_mode"):
         item = values.get(key, [])
         if not isinstance(item, list) or not all(isinstance(each, str) for each in item):
             raise ValueError(f"{where}: {key} must be a list of names, but is {item!r}")
@@ -101,7 +109,7 @@ def _numbers(where: str, key: str, given: Any) -> list[int]:
             found.append(item)
             continue
         first, dash, last = str(item).partition("-")
-        if not (first.isdigit() and (last.isdigit() if dash else not last)):
+        if not (first.isdigit() and (last.isdigit() if dash else not last)) or int(last or first) < int(first):
             raise ValueError(f"{where}: {key} must have numbers or ranges such as '2-5', but has {item!r}")
         found.extend(range(int(first), int(last or first) + 1))
     return found

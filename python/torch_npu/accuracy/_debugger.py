@@ -84,7 +84,13 @@ class PrecisionDebugger:
             return
         if self._recorder is None:
             folder = self._config.dump_path / f"step{self._step}" / f"rank{rank}"
-            self._recorder = _Recorder(self._config, Output(folder, self._config), model)
+            try:
+                output = Output(folder, self._config)
+            except OSError as error:
+                told = f"the folder {folder} cannot be made: {error.strerror}; nothing is recorded, and the program goes on"
+                print(f"torch_npu: PrecisionDebugger: {told}", file=sys.stderr, flush=True)
+                return
+            self._recorder = _Recorder(self._config, output, model)
         self._recorder.open()
 
     @classmethod

@@ -62,11 +62,8 @@ class Output:
 
     def __init__(self, folder: Path, config: Config) -> None:
         self._folder, self._config = folder, config
-        self._tensors = folder / "dump_tensor_data" if config.task in ("tensor", "overflow_check") else None
-        try:
-            (self._tensors or folder).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(error.errno, f"PrecisionDebugger: the folder {folder} cannot be made: {error.strerror}") from None
+        self._tensors = folder / "dump_tensor_data" if config.writes_tensors else None
+        (self._tensors or folder).mkdir(parents=True, exist_ok=True)
         self._data: dict[str, dict[str, Any]] = {}
         self._stacks: dict[tuple[str, ...], list[str]] = {}
         self._parents: dict[str, str | None] = {}
@@ -134,14 +131,15 @@ class Output:
         told["requires_grad"] = requires_grad
         if plain and self._config.summary_mode == "md5":
             told["md5"] = f"{zlib.crc32(_bytes(value)):08x}"
-        if plain and self._tensors is not None and self._save(self._tensors / f"{name}.pt", value):
+        if plain and self._save(name, value):
             told["data_name"] = f"{name}.pt"
         return told
 
-    def _save(self, path: Path, value: torch.Tensor) -> bool:
-        """Writes a tensor and returns whether that succeeded. After the first failure no more tensors are written."""
-        if self._failed:
+    def _save(self, name: str, value: torch.Tensor) -> bool:
+        """Whether there is a file, and it is whole. The first failure ends the writing of tensors."""
+        if self._failed or self._tensors is None or not self._config.writes_tensors_of(name):
             return False
+        path = self._tensors / f"{name}.pt"
         host = value.cpu().contiguous().clone()
         try:
             torch.save(host, path)
@@ -166,7 +164,7 @@ class Output:
             reason = str(error).splitlines()[0]
             print(f"torch_npu: statistics are missing: {reason}; the program goes on", file=sys.stderr, flush=True)
         content = {
-            "task": "tensor" if self._tensors else self._config.task,
+            "task": "statistics" if self._config.task == "statistics" else "tensor",
             "level": self._config.level,
             "framework": "pytorch",
             "dump_data_dir": str(self._tensors.absolute()) if self._tensors else None,
@@ -196,8 +194,9 @@ def _shape(value: torch.Tensor) -> list[int | str]:
 
 
 def _statistics(value: torch.Tensor) -> torch.Tensor:
-    """Max, Min, Mean and Norm, computed on the device of the tensor. Large integers need float64: float32 cannot hold
-    16777217."""
+    """Max, Min, Mean and Norm, on the device of the tensor. float64 also for integers: float32 has no 16777217."""
+    if value.dtype == torch.complex32:  # which has no abs() on the CPU
+        value = value.to(torch.complex64)
     numbers = value.abs() if value.is_complex() else value
     narrow = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16)
     wide = (
