@@ -49,6 +49,13 @@ def test_equal_runs_agree(tmp_path):
     assert any(row["NPUDumpPath"] == "/mm/1/input/self" for row in rows)  # inputs are compared too
 
 
+def test_operators_after_a_wrong_one_are_inherited_in_the_table_too(tmp_path):
+    _, rows, data = run(tmp_path, network(wrong=3), network())
+    states = {item["number"]: item["state"] for item in data["operators"]}
+    found = {int(row["NPUDumpPath"].split("/")[2]): row["Verdict"] for row in rows if "/output/" in row["NPUDumpPath"]}
+    assert found == states and {"pass", "error", "inherited"} == set(found.values())
+
+
 def test_rounding_agrees(tmp_path):
     status, _, data = run(tmp_path, network(noise=1e-7), network())
     assert status == 0 and data["counts"]["pass"] == 24

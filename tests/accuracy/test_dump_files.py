@@ -140,6 +140,41 @@ def test_one_operator_element_by_element(tmp_path):
     assert [row["Index"] for row in top] == ["5", "4"]
 
 
+def test_complex_elements_keep_both_parts(tmp_path):
+    x = np.array([1 + 2j, 3 - 4j, 0], np.complex64)
+    for side, last in (("mine", 1j), ("golden", 0)):
+        write(tmp_path / side, "Mul.second.2.0.200", [x], [x + np.array([0, 0, last], np.complex64)])
+    words = ["compare", "-m", str(tmp_path / "mine"), "-g", str(tmp_path / "golden"), "-out", str(tmp_path / "o")]
+    assert cli.main([*words, "-op", "second", "-o", "0", "-n", "1"]) == 1
+    rows = list(csv.DictReader((tmp_path / "o/second_output_0.csv").open()))
+    assert [float(row["AbsoluteError"]) for row in rows] == [0, 0, 1]
+    assert [row["RelativeError"] for row in rows] == ["0.0", "0.0", "NaN"]
+
+
+def test_a_data_type_that_the_format_lacks_is_compared_and_converted_as_bytes(tmp_path, capsys):
+    x = np.ones(3, np.float32)
+    for side, data in (("mine", b"abd"), ("golden", b"abc")):
+        (tmp_path / side).mkdir()
+        for place, block in ((1, Block(data, 0, 2, (3,))), (2, Block.of(x))):
+            dump_data.write(tmp_path / side / f"Op.op{place}.{place}.0.{place}00", OpDump("op", [Block.of(x)], [block]))
+    words = ["compare", "-m", str(tmp_path / "mine"), "-g", str(tmp_path / "golden"), "-out", str(tmp_path / "o")]
+    assert cli.main(words) == 1 and "first wrong operator is Op op1" in capsys.readouterr().out
+    assert cli.main(["overflow", "-d", str(tmp_path / "mine"), "-out", str(tmp_path / "o")]) == 0
+    assert cli.main(["convert", "-d", str(tmp_path / "mine"), "-out", str(tmp_path / "c")]) == 0
+    assert np.load(tmp_path / "c/Op.op1.1.0.100.output.0.npy").tobytes() == b"abd"
+    assert "its bytes are written" in capsys.readouterr().out
+
+
+def test_negative_places_and_files_without_numbers_are_refused(tmp_path, capsys):
+    path = write(tmp_path, "Add.add.3.0.17", [], [np.ones(4)])
+    with pytest.raises(SystemExit) as end:
+        cli.main(["convert", "-d", str(path), "-out", str(tmp_path / "o"), "-o", "-1"])
+    assert end.value.code != 0
+    np.save(tmp_path / "words.npy", np.array(["a", "b"]))
+    words = ["file_compare", "-m", str(tmp_path / "words.npy"), "-g", str(tmp_path / "words.npy")]
+    assert cli.main(words) == 4 and "words.npy holds no numbers" in capsys.readouterr().err
+
+
 def test_folders_of_converted_arrays_are_compared(tmp_path):
     words = folders(tmp_path, 6)
     for side in ("mine", "golden"):

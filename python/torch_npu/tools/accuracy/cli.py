@@ -24,8 +24,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("-f", "--format", default="", help="the memory format to convert to, such as NCHW")
     one.add_argument("-s", "--shape", default="", help="the shape of the result, such as 1,16,5,5")
     side = one.add_mutually_exclusive_group()
-    side.add_argument("-o", "--output_tensor", type=int, metavar="INDEX")
-    side.add_argument("-i", "--input_tensor", type=int, metavar="INDEX")
+    side.add_argument("-o", "--output_tensor", type=_count, metavar="INDEX")
+    side.add_argument("-i", "--input_tensor", type=_count, metavar="INDEX")
     one.add_argument("-c", "--custom_script_path", default="")
     one.add_argument("-out", "--output", default=".", type=Path)
     one.add_argument("-v", "--version", type=int, choices=(1, 2), default=2)
@@ -56,16 +56,22 @@ def _compare_arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("-r", "--range", help="start,end,step: operators by their number from 1")
     one.add_argument("-s", "--select", help="numbers of operators, separated by commas")
     one.add_argument("-p", "--post_process", type=int, choices=(0, 1), help="1: extract rows with a cosine up to 0.95 (.h5)")
-    one.add_argument("-max", "--max_cmp_size", type=int, default=0, help="compare only the first N elements of a tensor")
+    one.add_argument("-max", "--max_cmp_size", type=_count, default=0, help="compare only so many elements of a tensor")
     one.add_argument("-advisor", action="store_true", help="print what to look at next")
     one.add_argument("-v", "--version", type=int, choices=(1, 2), help="of dump files (default 2)")
     one.add_argument("-op", "--op_name", default="", help="one operator: element by element (dump files)")
     side = one.add_mutually_exclusive_group()
-    side.add_argument("-o", "--output_tensor", type=int, metavar="INDEX")
-    side.add_argument("-i", "--input_tensor", type=int, metavar="INDEX")
-    one.add_argument("-n", "--topn", type=int, default=20, help="elements with the largest errors (default 20)")
-    one.add_argument("-ml", "--max_line", type=int, default=1_000_000, help="elements in the file of -op")
+    side.add_argument("-o", "--output_tensor", type=_count, metavar="INDEX")
+    side.add_argument("-i", "--input_tensor", type=_count, metavar="INDEX")
+    one.add_argument("-n", "--topn", type=_count, default=20, help="elements with the largest errors (default 20)")
+    one.add_argument("-ml", "--max_line", type=_count, default=1_000_000, help="elements in the file of -op")
     one.add_argument("--no-html", action="store_true", help="write no HTML page")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0, but is {text!r}")
+    return int(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -109,7 +115,7 @@ def _compare(given: argparse.Namespace) -> int:
     if given.custom_script_path:
         user = custom.load_algorithms(Path(given.custom_script_path), custom.parse_options(given.algorithm_options))
     builtin, user = custom.choose(",".join(given.algorithm), user)
-    result = compare(mine, golden, Options(builtin, user, max(given.max_cmp_size, 0), _chosen(given)))
+    result = compare(mine, golden, Options(builtin, user, given.max_cmp_size, _chosen(given)))
     names = [*builtin, *user]
     try:
         given.output.mkdir(parents=True, exist_ok=True)

@@ -74,6 +74,9 @@ def _convert_file(file: Path, out: Path, wanted: Wanted, renamed: list[list[str]
         for place, block in enumerate(blocks):
             if wanted.index is None or wanted.index == place:
                 name = _short(f"{file.name}.{side}.{place}.{'npy' if wanted.kind == 'msnpy' else wanted.kind}", renamed)
+                if block.data_type not in dump_data.DATA_TYPES:
+                    kind = dump_data.type_name(block.data_type)
+                    say(f"{file}, {side} {place} has {kind}, which this tool cannot read: its bytes are written")
                 _write(out / name, _values(file, side, place, block, wanted), block, wanted.kind)
                 say(f"{out / name}")
                 written += 1
@@ -89,6 +92,8 @@ def _short(name: str, renamed: list[list[str]]) -> str:
 
 
 def _values(file: Path, side: str, place: int, block: dump_data.Block, wanted: Wanted) -> np.ndarray:
+    if block.data_type not in dump_data.DATA_TYPES:
+        return block.raw()
     try:
         values = block.values()
     except ValueError as error:

@@ -61,7 +61,7 @@ def _of_dump(path: Path, version: int) -> Op:
 def _value(path: Path, side: str, place: int, block: dump_data.Block) -> Value:
     def load() -> np.ndarray:
         try:
-            return block.values()
+            return block.values() if block.data_type in dump_data.DATA_TYPES else block.raw()
         except ValueError as error:
             raise AccuracyError(UNREADABLE, f"{path}, {side} {place}: {error}") from None
 
@@ -99,5 +99,7 @@ def load_array(path: Path) -> np.ndarray:
     except (OSError, ValueError, EOFError) as error:
         raise AccuracyError(UNREADABLE, f"{path} is not a readable .npy file; it may be truncated ({str(error)[:120]})") from None
     if not isinstance(values, np.ndarray):
-        raise AccuracyError(UNREADABLE, f"{path} is an archive of several arrays; give an .npy file")
+        raise AccuracyError(UNREADABLE, f"{path} is an archive of arrays; give an .npy file")
+    if values.dtype.kind not in "biufc":
+        raise AccuracyError(UNREADABLE, f"{path} holds no numbers: its data type is {values.dtype}")
     return values

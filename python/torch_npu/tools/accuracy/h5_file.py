@@ -33,8 +33,14 @@ DATA_TYPES = {
     16: "complex32",
     17: "complex64",
     18: "complex128",
+    19: "uint16",
+    20: "uint32",
+    21: "uint64",
     22: "float8_e5m2",
     23: "float8_e4m3fn",
+    24: "float8_e4m3fnuz",
+    25: "float8_e5m2fnuz",
+    26: "float8_e8m0fnu",
 }
 _TENSOR = 0
 
@@ -47,7 +53,7 @@ def read_h5(path: Path) -> Run:
     try:
         file = h5py.File(path, "r")
         ops = sorted(_ops(path, file), key=lambda op: op.number)
-    except (OSError, RuntimeError, KeyError) as error:
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0][:160]
         raise AccuracyError(
             UNREADABLE, f"{path} is not a readable HDF5 file; it may be truncated or damaged ({reason})"
@@ -74,7 +80,7 @@ def _ops(path: Path, file: Any) -> Iterator[Op]:
                     UNREADABLE, f"{path} is not a dump of operators: /{name}/{number} must be a group with the number of a call"
                 )
             sides = {side: list(_values(path, call[side])) if side in call else [] for side in ("input", "output")}
-            if not any(sides.values()):
+            if "input" not in call and "output" not in call:
                 raise AccuracyError(UNREADABLE, f"{path}: the group /{name}/{number} has neither input nor output")
             module, line = places.get(number, ("", ""))
             yield Op(name, int(number), sides["input"], sides["output"], call.name, module=module, line=line)

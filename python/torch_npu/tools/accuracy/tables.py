@@ -42,14 +42,13 @@ def h5_rows(result: Result, names: Sequence[str]) -> list[list[Any]]:
         if row is None:
             side = item.mine.path if item.mine else NAN
             other = item.golden.path if item.golden else NAN
-            reason = f"only {'NPUDump' if item.mine else 'GroundTruth'} has this operator"
-            rows.append([index, name, side, other, NAN, NAN, *[NAN] * len(names), reason, "unmatched"])
+            rows.append([index, name, side, other, NAN, NAN, *[NAN] * len(names), _why_no_rows(item), item.state])
             continue
         known = row.mine or row.golden
         assert known is not None
         paths = [value.path if value else NAN for value in (row.mine, row.golden)]
         numbers = [row.numbers[each] for each in names]
-        rows.append([index, name, *paths, known.type, list(known.shape), *numbers, row.reason, row.state])
+        rows.append([index, name, *paths, known.type, list(known.shape), *numbers, row.reason, _verdict(item, row)])
     return rows
 
 
@@ -59,9 +58,8 @@ def binary_rows(result: Result, names: Sequence[str], overflow: bool) -> list[li
     for index, item, row in _values(result):
         mine, golden = (op.name if op else NAN for op in (item.mine, item.golden))
         if row is None:
-            reason = f"only {'NPUDump' if item.mine else 'GroundTruth'} has this operator"
             blank = [NAN] * (len(extra) + len(names))
-            rows.append([index, item.op.kind, mine, NAN, NAN, golden, NAN, NAN, NAN, NAN, *blank, reason, "unmatched"])
+            rows.append([index, item.op.kind, mine, NAN, NAN, golden, NAN, NAN, NAN, NAN, *blank, _why_no_rows(item), item.state])
             continue
         known = row.mine or row.golden
         assert known is not None
@@ -69,8 +67,18 @@ def binary_rows(result: Result, names: Sequence[str], overflow: bool) -> list[li
         both = [mine, *_facts(row.mine), golden, *_facts(row.golden)]
         flags = [overflows(row.mine)] if overflow else []
         numbers = [row.numbers[each] for each in names]
-        rows.append([index, item.op.kind, *both, place, list(known.shape), *flags, *numbers, row.reason, row.state])
+        rows.append([index, item.op.kind, *both, place, list(known.shape), *flags, *numbers, row.reason, _verdict(item, row)])
     return rows
+
+
+def _why_no_rows(item: Item) -> str:
+    if item.mine and item.golden:
+        return "neither dump has a tensor of this operator"
+    return f"only {'NPUDump' if item.mine else 'GroundTruth'} has this operator"
+
+
+def _verdict(item: Item, row: Row) -> str:
+    return "inherited" if row.side == "output" and row.state == "error" and item.state == "inherited" else row.state
 
 
 def _facts(value: Value | None) -> list[Any]:
@@ -141,9 +149,11 @@ def element_rows(mine: Value, golden: Value, lines: int) -> list[list[Any]]:
     """A row for each element: index, both values, absolute and relative error."""
     left, right = mine.load().reshape(-1), golden.load().reshape(-1)
     rows: list[list[Any]] = [["Index", "NPUDump", "GroundTruth", "AbsoluteError", "RelativeError"]]
-    errors = np.abs(left.astype(np.float64) - right.astype(np.float64))
+    wide = np.complex128 if np.iscomplexobj(left) or np.iscomplexobj(right) else np.float64
+    with np.errstate(all="ignore"):
+        errors, sizes = np.abs(left.astype(wide) - right.astype(wide)), np.abs(right.astype(wide))
     for place in range(min(left.size, lines)):
-        relative = errors[place] / abs(float(right[place])) if right[place] else NAN
+        relative = errors[place] / sizes[place] if sizes[place] else NAN
         index = tuple(int(each) for each in np.unravel_index(place, mine.shape)) if mine.shape else ()
         rows.append([" ".join(map(str, index)), left[place], right[place], errors[place], relative])
     return rows

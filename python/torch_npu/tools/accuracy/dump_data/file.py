@@ -58,6 +58,10 @@ class Block:
     def values(self) -> np.ndarray:
         return types.from_bytes(self.data, self.data_type, self.shape)
 
+    def raw(self) -> np.ndarray:
+        """The bytes, for data types that types.DATA_TYPES lacks."""
+        return np.frombuffer(self.data, np.uint8)
+
 
 @dataclass
 class OpDump:
