@@ -16,6 +16,8 @@ from typing import Any
 import torch
 
 from .. import _C
+from ._acl import AclWriter
+from ._hdf5 import Hdf5Writer
 from ._record import Record
 
 _MODES = ("tensor", "statistics", "both")
@@ -54,6 +56,9 @@ class Capture:
     ) -> None:
         if mode not in _MODES:
             raise ValueError(f"the mode of a capture is {mode!r}; it must be one of {', '.join(_MODES)}")
+        if mode == "statistics" and isinstance(writer, Hdf5Writer | AclWriter):
+            advice = "use JsonWriter(folder, tensors=False) or the mode 'tensor'"
+            raise ValueError(f"the files of {type(writer).__name__} hold no statistics: {advice}")
         patterns = [modules] if isinstance(modules, str) else list(modules)
         for pattern in (operators, *patterns):
             try:

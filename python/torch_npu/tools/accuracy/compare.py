@@ -4,13 +4,11 @@
     result.first            # the first operator whose inputs agree and whose outputs do not, or None
     result.agrees
 
-The states of an operator:
-- pass: all outputs agree.
-- warning: an output is less exact than usual, or the operator draws random numbers and its outputs differ.
-- error: an output is wrong although the inputs agree. The operator is wrong.
-- inherited: an output is wrong because an input was wrong. For a backward node, an .h5 file holds only gradients as inputs.
-  Therefore it is also `inherited` if an earlier forward operator was wrong: the node may have saved the results of that operator.
-- unmatched: only one run has the operator.
+The state of an operator: `pass`; `warning`: an output is less exact than usual; `error`: an output is wrong though the inputs
+agree, so the operator itself is at fault; `inherited`: an output is wrong, and so was an input; `unmatched`: only one run has it.
+The inputs of a backward node are its gradients only. Its output is `inherited` if a forward operator before it was
+wrong, too, because the node may use saved results of that.
+An operator that draws random numbers is `warning` if its outputs differ.
 """
 
 from __future__ import annotations
@@ -37,7 +35,8 @@ _SAME_KIND = (
 _FEW = 0.01
 _RANDOM = "the operator draws random numbers, so its outputs cannot agree; switch it off to compare the later operators"
 _NODE = re.compile(r"[A-Z]\w*Backward\d*")
-Measure = Callable[[np.ndarray, np.ndarray], tuple[str, str]]  # from a script of the user
+_NUMBERED_NODE = re.compile(r"[A-Z]\w*Backward\d+")  # in dump files of operators: the device has a function ThresholdBackward
+Measure = Callable[[np.ndarray, np.ndarray], tuple[str, str]]  # of a user's script
 
 
 @dataclass
@@ -127,17 +126,16 @@ def compare(mine: Run, golden: Run, options: Options) -> Result:
     chosen = [pair for place, pair in enumerate(matched, 1) if options.chosen(place, len(matched))]
     items = [Item(left, right, _relaxed(list(_rows(left, right, options))) if right else []) for left, right in chosen]
     for item in items:
-        if is_random(item.op.name):
+        if is_random(item.op.kind or item.op.name):
             _excuse(item.rows)
-    if mine.format == "h5":
-        _mark_nodes(items)
+    _mark_nodes(items, _NODE if mine.format == "h5" else _NUMBERED_NODE)
     return Result(mine, golden, items + [Item(None, op, []) for op in only_golden])
 
 
-def _mark_nodes(items: list[Item]) -> None:
+def _mark_nodes(items: list[Item], node: re.Pattern[str]) -> None:
     wrong = False
     for item in items:
-        if _NODE.fullmatch(item.op.name):
+        if node.fullmatch(item.op.kind or item.op.name):
             item.after_wrong = wrong
         elif item.state in ("error", "inherited"):
             wrong = True

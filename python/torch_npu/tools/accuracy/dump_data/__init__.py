@@ -2,11 +2,12 @@
 and formats. Needs numpy and protobuf, but not torch."""
 
 from .file import Block, DumpError, Name, OpDump, encode, file_name, parse_name, read, write
-from .types import DATA_TYPES, FORMATS, format_name, type_name
+from .types import DATA_TYPES, FORMATS, TYPE_NUMBERS, format_name, type_name
 
 __all__ = [
     "DATA_TYPES",
     "FORMATS",
+    "TYPE_NUMBERS",
     "Block",
     "DumpError",
     "Name",
