@@ -16,7 +16,7 @@ import torch
 import torch_npu  # noqa: F401
 from torch.utils.checkpoint import checkpoint
 from torch_npu import _C
-from torch_npu.capture import Capture, JsonWriter
+from torch_npu.capture import Capture, Hdf5Writer, JsonWriter
 
 pytest.importorskip("h5py")
 from dumps import Records
@@ -368,3 +368,17 @@ def test_a_stop_inside_a_graph_capture_ends_the_dump_with_a_sentence(records, ca
     torch.testing.assert_close(y.cpu(), torch.ones(4).exp())
     told = capfd.readouterr().err
     assert "the dump stops, and the program goes on" in told and "a graph capture of the stream has begun" in told
+
+
+def test_statistics_are_refused_for_a_file_that_cannot_hold_them(tmp_path):
+    with pytest.raises(ValueError, match="Hdf5Writer hold no statistics"):
+        Capture(Hdf5Writer(tmp_path / "x.h5"), mode="statistics")
+
+
+def test_half_complex_tensors_have_statistics_in_dump_json(tmp_path):
+    x = torch.tensor([3 + 4j, 0]).to(torch.complex32)
+    with Capture(JsonWriter(tmp_path), operators="clone") as capture:
+        x.clone()
+    assert capture.failure is None
+    found = json.loads((tmp_path / "dump.json").read_text())["data"]["Aten.clone.0.forward"]["output"][0]
+    assert (found["Max"], found["dtype"]) == (5, "torch.complex32")

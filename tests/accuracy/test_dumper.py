@@ -309,3 +309,70 @@ def test_bytes_above_127_are_compared_as_they_are(tmp_path, capsys):
     with path.open() as file:
         rows = list(csv.DictReader(file))
     assert {row["StandardDeviation"] for row in rows} == {"(251.000;0.000),(250.000;0.000)"}
+
+
+def test_tensors_that_cannot_be_read_are_counted_and_do_not_stop_a_comparison(tmp_path, capfd):
+    for name in ("a.h5", "b.h5"):
+        with torch.utils.dumper(use_dump=True, dump_path=tmp_path / name, operators="neg|mul"):
+            torch.neg(torch.eye(3).to_sparse())
+            torch.ones(2) * 2
+    assert "b.h5 lacks the values of 2 tensors; the reason for each: it is not strided" in capfd.readouterr().err
+    words = ["compare", "-m", str(tmp_path / "b.h5"), "-g", str(tmp_path / "a.h5"), "-out", str(tmp_path / "out")]
+    assert cli.main(words) == 0
+    (table,) = (tmp_path / "out").glob("result_*.csv")
+    told = {row["NPUDump"]: (row["CompareFailReason"], row["Verdict"]) for row in csv.DictReader(table.open())}
+    assert told["neg"] == ("neither dump has a tensor of this operator", "pass")
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu, torch.uint64])
+def test_rare_types_keep_their_values(dtype, tmp_path):
+    x = torch.tensor([1.0, 2.0, 4.0]).to(dtype)
+    with torch.utils.dumper(use_dump=True, dump_path=tmp_path / "x.h5", operators="clone"):
+        x.clone()
+    with h5py.File(tmp_path / "x.h5") as file:
+        assert torch.equal(tensor_of(file["clone/1/input/self"]), x)
+    assert open_run(tmp_path / "x.h5").ops[0].inputs[0].type == str(dtype).removeprefix("torch.")
+
+
+def test_the_same_object_inside_of_its_block_is_refused_and_the_outer_block_goes_on(tmp_path, capfd):
+    with torch.utils.dumper(use_dump=True, dump_path=tmp_path / "x.h5") as dump:
+        with dump:
+            torch.ones(2) + 1
+        torch.ones(2) * 3
+    assert "active already" in capfd.readouterr().err and {"add", "mul"} <= set(entries(tmp_path / "x.h5"))
+
+
+def test_each_block_of_an_object_with_a_folder_has_a_file_of_its_own(tmp_path):
+    dump = torch.utils.dumper(use_dump=True, dump_path=tmp_path)
+    paths = []
+    for operator in (torch.neg, torch.exp):
+        with dump:
+            operator(torch.ones(2))
+        paths.append(dump.path)
+    assert [set(entries(path)) & {"neg", "exp"} for path in paths] == [{"neg"}, {"exp"}]
+
+
+def test_sigterm_while_the_program_reads_a_file_of_hdf5(tmp_path):
+    code = """
+        import h5py, os, signal, torch, torch_npu
+        with h5py.File("data.h5", "w") as file:
+            file["x"] = 1
+        with torch.utils.dumper(use_dump=True, dump_path="dump.h5"), h5py.File("data.h5") as file:
+            torch.ones(2) + 1
+            file.visititems(lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+            while True:
+                torch.ones(2) * 3
+    """
+    done = run(code, tmp_path, timeout=120)
+    assert done.returncode == -signal.SIGTERM, done.stderr
+    assert "add" in entries(tmp_path / "dump.h5")
+
+
+@pytest.mark.parametrize(("size", "smaller"), [(8, False), (100_000, True)])
+def test_compression_makes_no_file_larger(size, smaller, tmp_path):
+    for name, compress in (("plain.h5", False), ("small.h5", True)):
+        with torch.utils.dumper(use_dump=True, dump_path=tmp_path / name, compress=compress, operators="mul"):
+            for i in range(50):
+                torch.ones(size) * i
+    sizes = [os.path.getsize(tmp_path / name) for name in ("plain.h5", "small.h5")]
+    assert sizes[1] < sizes[0] / 2 if smaller else sizes[1] <= sizes[0]

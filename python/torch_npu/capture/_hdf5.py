@@ -9,6 +9,7 @@ file is JSON: the module and the Python line of each sequence number."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import hashlib
 import json
@@ -43,11 +44,15 @@ CODES: dict[torch.dtype, tuple[int, torch.dtype]] = {
     torch.uint64: (21, torch.uint64),
     torch.float8_e5m2: (22, torch.float32),
     torch.float8_e4m3fn: (23, torch.float32),
+    torch.float8_e4m3fnuz: (24, torch.float32),
+    torch.float8_e5m2fnuz: (25, torch.float32),
+    torch.float8_e8m0fnu: (26, torch.float32),
 }
 DTYPES = {code: dtype for dtype, (code, _) in CODES.items()}
 
 LARGE = 8 << 30
-_DEVICES = {20: 10}  # torch's number of a device type -> the number in the file: 0 CPU, 1 CUDA, 10 npu
+_WORTH_COMPRESSING = 4096  # bytes; the index of a smaller dataset takes more than compression saves
+_DEVICES = {20: 10}  # torch's number of the device type -> that of the documents: 0 CPU, 1 CUDA, 10 npu
 _TENSOR, _INTEGERS, _INTEGER, _BOOL, _DOUBLE, _SCALAR, _DTYPE = 0, 2, 3, 4, 5, 7, 14
 
 
@@ -71,6 +76,7 @@ class Hdf5Writer:
         self._stored: dict[tuple[Any, ...], str] = {}
         self._places: dict[int, tuple[str, str]] = {}
         self._bytes = 0
+        self._left_out: collections.Counter[str] = collections.Counter()  # tensors without values, by the reason
         self._file = self._h5py.File(self.path, "w")
         self._descriptor: int = self._file.id.get_vfd_handle()
 
@@ -84,6 +90,9 @@ class Hdf5Writer:
                 self._file.attrs["Places"] = json.dumps(self._places)
             finally:
                 self._file.close()
+        for reason, count in self._left_out.most_common():
+            told = f"{self.path} lacks the values of {count} tensors; the reason for each: {reason}"
+            print(f"torch_npu: {told}", file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
     def _naming_the_file(self) -> Iterator[None]:
@@ -121,6 +130,7 @@ class Hdf5Writer:
 
     def _put_tensor(self, path: str, value: TensorValue) -> None:
         if value.data is None or value.dtype not in CODES:
+            self._left_out[value.missing or f"a dump has no number for {value.dtype}"] += 1
             return
         code, stored = CODES[value.dtype]
         device = _DEVICES.get(value.device_code, value.device_code)
@@ -133,7 +143,7 @@ class Hdf5Writer:
         if known is not None:
             self._file[path] = self._file[known]
             return
-        compression = self._compression if data.numel() > 1 and data.dim() else None
+        compression = self._compression if data.dim() and data.nbytes >= _WORTH_COMPRESSING else None
         dataset = self._file.create_dataset(path, data=data.numpy(), compression=compression)
         numbers = {"DeviceType": device, "DataType": code, "FormatType": 2, "Type": _TENSOR}
         for attribute, number in numbers.items():

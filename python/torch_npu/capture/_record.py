@@ -79,6 +79,8 @@ def statistics_of(data: torch.Tensor) -> dict[str, float]:
     """The statistics of a CPU tensor; none for an empty tensor."""
     if data.numel() == 0:
         return {}
+    if data.dtype == torch.complex32:  # which has no abs() on the CPU
+        data = data.to(torch.complex64)
     numbers = data.abs() if data.is_complex() else data
     numbers = numbers.to(torch.float64)
     least, greatest = numbers.aminmax()

@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -176,10 +177,21 @@ class Capture:
         if old is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, old)
 
-    def _end_by_sigterm(self, number: int, _: Any) -> None:
+    def _end_by_sigterm(self, number: int, frame: FrameType | None) -> None:
+        if _is_in_h5py(frame):  # it holds a lock that the writer needs: again, when it has returned
+            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+            return
         self.stop()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def _is_in_h5py(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == "h5py":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _join(thread: threading.Thread) -> BaseException | None:

@@ -74,6 +74,8 @@ class dumper:
                     raise ValueError(f"dump_path and load_file_path are the same file, {self._load}; choose another dump_path")
             except (OSError, ValueError) as error:
                 self._problem = str(error)
+        self._has_own_name = self._path is not None and bool(dump_path) and self._path == Path(dump_path or "")
+        self._blocks, self._nested = 0, 0  # ended or begun, and begun inside of the active one
         self._capture: Capture | None = None
         self._replay: Replay | None = None
         self._hook: Any = None
@@ -91,7 +93,13 @@ class dumper:
         if not self._enabled:
             return self
         if self._capture is not None:
-            raise RuntimeError("torch.utils.dumper: this object is already active; make a new one for each block")
+            self._nested += 1
+            told = "this dump is active already; the block inside it starts no other one, and the program goes on"
+            print(f"torch.utils.dumper: {told}", file=sys.stderr, flush=True)
+            return self
+        if self._blocks and self._path is not None and not self._has_own_name:
+            self._path = self._path.with_name(_name_of_now())  # each block has a file of its own
+        self._blocks += 1
         self._warn()
         try:
             self._start()
@@ -126,6 +134,9 @@ class dumper:
             print(f"torch.utils.dumper writes {self._path}", file=sys.stderr, flush=True)
 
     def __exit__(self, *_: object) -> None:
+        if self._nested:
+            self._nested -= 1
+            return
         capture, self._capture = self._capture, None
         if capture is None:
             return
@@ -190,7 +201,11 @@ def _file_of(path: str | os.PathLike[str] | None) -> Path:
     if given.suffix and not given.is_dir():
         raise ValueError(f"dump_path must be a folder or a file that ends in .h5, but is {str(given)!r}")
     given.mkdir(parents=True, exist_ok=True)
-    return given / datetime.datetime.now().strftime("%Y%m%d_%H%M%S.%f.h5")
+    return given / _name_of_now()
+
+
+def _name_of_now() -> str:
+    return datetime.datetime.now().strftime("%Y%m%d_%H%M%S.%f.h5")
 
 
 def _opened(path: Path, compress: bool) -> Hdf5Writer:
