@@ -382,3 +382,9 @@ def test_half_complex_tensors_have_statistics_in_dump_json(tmp_path):
     assert capture.failure is None
     found = json.loads((tmp_path / "dump.json").read_text())["data"]["Aten.clone.0.forward"]["output"][0]
     assert (found["Max"], found["dtype"]) == (5, "torch.complex32")
+
+
+def test_a_storage_is_recorded_by_its_size(records):
+    with Capture(records, operators="set_"):
+        torch.empty(0).set_(torch.ones(1000).untyped_storage(), 0, (1000,))
+    assert records.of("set_")[0].inputs["source"] == "UntypedStorage of 4000 bytes"

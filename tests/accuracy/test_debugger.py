@@ -265,3 +265,12 @@ os.wait()
     assert done.returncode == status, done.stderr
     data = json.loads((tmp_path / "step0" / "rank0" / "dump.json").read_text())["data"]
     assert data["Torch.add.0.forward"]["output"][0]["Max"] == 2
+
+
+def test_the_elements_of_storages_are_not_recorded(tmp_path):
+    debugger = PrecisionDebugger(task="statistics", dump_path=tmp_path)
+    debugger.start()
+    torch.empty(0).set_(torch.full((1000,), 7.5).untyped_storage(), 0, (1000,)).neg()
+    debugger.stop()
+    names = {name.split(".")[1] for name in load(tmp_path / "step0/rank0")["data"]}
+    assert names == {"empty", "full", "neg"}

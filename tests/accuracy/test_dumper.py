@@ -202,7 +202,7 @@ def test_a_dump_that_cannot_start_prints_a_sentence(tmp_path, capfd):
     (tmp_path / "ok.h5").touch()
     for options, words in (
         ({"dump_path": str(full)}, "full.h5"),
-        ({"dump_path": "/proc/x.h5"}, "cannot write /proc/x.h5"),
+        ({"dump_path": "/proc/x.h5"}, "/proc/x.h5 cannot be written"),
         ({"dump_path": str(tmp_path / "none" / "x.h5")}, "there is no folder"),
         ({"dump_path": str(tmp_path / "x.txt")}, "must be a folder or a file that ends in .h5"),
         ({"dump_path": str(tmp_path / "ok.h5"), "load_file_path": str(tmp_path / "ok.h5")}, "the same file"),
@@ -376,3 +376,11 @@ def test_compression_makes_no_file_larger(size, smaller, tmp_path):
                 torch.ones(size) * i
     sizes = [os.path.getsize(tmp_path / name) for name in ("plain.h5", "small.h5")]
     assert sizes[1] < sizes[0] / 2 if smaller else sizes[1] <= sizes[0]
+
+
+def test_a_file_that_another_program_writes_is_a_sentence(tmp_path):
+    code = "import torch, torch_npu\nwith torch.utils.dumper(use_dump=True, dump_path='x.h5'):\n    print(torch.ones(2).sum().item())"
+    with h5py.File(tmp_path / "x.h5", "w"):
+        done = run(code, tmp_path, timeout=120)
+    assert done.returncode == 0 and done.stdout == "2.0\n"
+    assert "x.h5 cannot be written: another program or rank has it open; choose another dump_path" in done.stderr

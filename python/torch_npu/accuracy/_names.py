@@ -12,7 +12,7 @@ import torch
 _LEFT_OUT = {
     "__get__", "__set__", "__delete__", "__deepcopy__", "__repr__", "__format__", "__reduce_ex__", "__len__", "__hash__",
     "backward", "cpu", "cuda", "detach", "detach_", "device", "has_names", "item", "is_pinned", "npu", "numpy", "pin_memory",
-    "register_hook", "requires_grad_", "retain_grad", "share_memory_", "to", "tolist", "type", "untyped_storage",
+    "register_hook", "requires_grad_", "retain_grad", "set_", "share_memory_", "to", "tolist", "type", "untyped_storage",
 }  # fmt: skip
 
 

@@ -119,6 +119,8 @@ class Output:
             return {"type": type(value).__name__, "value": value}
         if isinstance(value, float):
             return {"type": "float", "value": value if math.isfinite(value) else str(value)}
+        if torch.is_storage(value):  # its text has all elements
+            return {"type": str(type(value)), "value": None}
         return {"type": str(type(value)), "value": str(value)}
 
     def _tensor(self, name: str, value: torch.Tensor, requires_grad: bool) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class AclWriter:
         try:
             self._dump_data.write(path, dump)
         except OSError as error:
-            raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from None
+            raise OSError(f"{path} cannot be written: {error.strerror}") from None
 
     def close(self) -> None:
         """Each file is whole already."""

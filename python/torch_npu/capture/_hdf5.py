@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -66,6 +67,13 @@ def _h5py() -> Any:
     return h5py
 
 
+def _reason(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    if number == errno.EAGAIN:
+        return "another program or rank has it open"
+    return os.strerror(number) if number else str(error).split("\n")[0]
+
+
 class Hdf5Writer:
     """Writes a new file at `path`; an old file is overwritten. `compress` stores the tensors with gzip."""
 
@@ -77,7 +85,10 @@ class Hdf5Writer:
         self._places: dict[int, tuple[str, str]] = {}
         self._bytes = 0
         self._left_out: collections.Counter[str] = collections.Counter()  # tensors without values, by the reason
-        self._file = self._h5py.File(self.path, "w")
+        try:
+            self._file = self._h5py.File(self.path, "w")
+        except OSError as error:
+            raise OSError(f"{self.path} cannot be written: {_reason(error)}") from None
         self._descriptor: int = self._file.id.get_vfd_handle()
 
     def write(self, record: Record) -> None:
@@ -98,10 +109,8 @@ class Hdf5Writer:
     def _naming_the_file(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, RuntimeError) as error:  # h5py raises either error for a full disk
-            number = getattr(error, "errno", None)
-            reason = os.strerror(number) if number else str(error).split("\n")[0]
-            raise OSError(f"{self.path} cannot be written and is not readable: {reason}") from None
+        except (OSError, RuntimeError) as error:  # h5py has either for a full disk
+            raise OSError(f"{self.path} cannot be written and is not readable: {_reason(error)}") from None
 
     def _write(self, record: Record) -> None:
         place = f"/{record.name}/{record.sequence}"

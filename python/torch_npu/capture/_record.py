@@ -72,6 +72,8 @@ def plain(name: str) -> str:
 def _value(item: Any) -> Any:
     if isinstance(item, list | tuple):
         return [_value(each) for each in item]
+    if torch.is_storage(item):  # its text has all elements
+        return f"{type(item).__name__} of {getattr(item, '_untyped_storage', item).nbytes()} bytes"
     return TensorValue.of(item) if type(item).__name__ == "_CapturedTensor" else item
 
 

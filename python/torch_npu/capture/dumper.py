@@ -212,7 +212,7 @@ def _opened(path: Path, compress: bool) -> Hdf5Writer:
     try:
         return Hdf5Writer(path, compress)
     except OSError as error:
-        raise OSError(f"cannot write {path}: {error}; choose another dump_path") from None
+        raise OSError(f"{error}; choose another dump_path") from None
 
 
 class _OverflowWriter:
