@@ -379,7 +379,11 @@ def test_compression_makes_no_file_larger(size, smaller, tmp_path):
 
 
 def test_a_file_that_another_program_writes_is_a_sentence(tmp_path):
-    code = "import torch, torch_npu\nwith torch.utils.dumper(use_dump=True, dump_path='x.h5'):\n    print(torch.ones(2).sum().item())"
+    code = """
+        import torch, torch_npu
+        with torch.utils.dumper(use_dump=True, dump_path="x.h5"):
+            print(torch.ones(2).sum().item())
+    """
     with h5py.File(tmp_path / "x.h5", "w"):
         done = run(code, tmp_path, timeout=120)
     assert done.returncode == 0 and done.stdout == "2.0\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -137,6 +138,46 @@ count += 1
 wide.add_(2)
 """)
     assert status == 0 and data["compared"]["aten::add_.Tensor"] == 2
+
+
+RECURRENT = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+q, k, v = (torch.randn(2, 2, n, 8, device="npu", requires_grad=True) for n in (5, 6, 6))
+mask = torch.rand(5, 6) > 0.3
+mask[1] = False  # all of a row is masked
+for options in ({}, {"attn_mask": mask.npu()}, {"attn_mask": torch.randn(5, 6).npu()}, {"is_causal": True, "scale": 0.5}):
+    y = nn.functional.scaled_dot_product_attention(q, k, v, **options)
+    (y * torch.randn(y.shape).npu()).sum().backward()
+nn.LSTM(8, 4).npu()(torch.randn(3, 2, 8).npu())
+nn.GRU(8, 4).npu()(torch.randn(3, 2, 8).npu())
+nn.LSTM(8, 4, 2, dropout=0.5).npu().eval()(torch.randn(3, 2, 8).npu())
+nn.functional.dropout(torch.ones(9).npu(), 0.5)
+"""
+
+
+def test_attention_and_recurrent_layers_without_dropout_are_compared(run):
+    status, told, data = run(RECURRENT, "--first", "9")
+    assert status == 0, told.out
+    attention, compared = "aten::_scaled_dot_product_fused_attention_overrideable", data["compared"]
+    assert compared[attention] == compared[f"{attention}_backward"] == 4
+    assert compared["aten::lstm.input"] == 2 and compared["aten::_thnn_fused_gru_cell"] == 3
+    assert data["skipped"]["aten::native_dropout"] == "it is random"
+
+
+@pytest.mark.parametrize("function", ["Attention", "AttentionBackward"])
+def test_wrong_attention_alone_is_named(run, function):
+    with torch_npu.softnpu.faults(f"wrong:aclnnSoft{function}:1+"):
+        status, _, data = run(RECURRENT)
+    (found,) = data["findings"]
+    ending = "overrideable_backward" if function.endswith("Backward") else "overrideable"
+    assert status == 1 and found["operator"] == f"aten::_scaled_dot_product_fused_attention_{ending}"
+    for faults, expected in ((f"wrong:aclnnSoft{function}:1+", 1), ("", 0)):
+        done = subprocess.run(
+            [sys.executable, found["program"]], env={**os.environ, "SOFTNPU_FAULTS": faults}, capture_output=True
+        )
+        assert done.returncode == expected, done.stderr
 
 
 def test_calls_inside_a_graph_capture_are_left_out(run):

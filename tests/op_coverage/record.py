@@ -14,7 +14,7 @@ import dataclasses
 import torch
 from torch.utils import _pytree
 from torch_npu import _C
-from torch_npu.npu import _compare, _watch
+from torch_npu.npu import _compare, _equivalents, _watch
 
 # (rtol, atol): those of assert_close, wider for the halves, whose kernels may round between their steps.
 TOLERANCES = {torch.float16: (2e-3, 1e-4), torch.bfloat16: (2e-2, 1e-4)}
@@ -103,7 +103,9 @@ class Recorder:
 
     def _begin(self, op, args, kwargs):
         self._pause()
-        twin = _compare._Call(op, args, kwargs) if self._compares and _compare.why_not(op) is None else None
+        is_random = torch.Tag.nondeterministic_seeded in op.tags
+        compares = self._compares and not is_random and not _equivalents.has_one(op) and _compare.why_not(op) is None
+        twin = _compare._Call(op, args, kwargs) if compares else None
         call = _Open(op, args, kwargs, twin, len(self._launches))
         self._open.append(call)
         _C._record_launches(True)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from . import _describe, _watch
+from . import _describe, _equivalents, _watch
 
 
 class Twins:
@@ -83,7 +83,7 @@ def why_not(op: Any) -> str | None:
     """The reason why results of the operator cannot be compared, or None."""
     base = op._schema.name.partition("::")[2]
     types = " ".join(str(item.type) for item in op._schema.arguments)
-    if torch.Tag.nondeterministic_seeded in op.tags or "Generator" in types:
+    if "Generator" in types:
         return "it is random"
     if "empty" in base or "resize" in base:
         return "its result is uninitialised"
@@ -92,9 +92,20 @@ def why_not(op: Any) -> str | None:
     return None
 
 
-def why_not_now() -> str | None:
+def why_not_now(op: Any, args: Any, kwargs: Any) -> str | None:
     """The same for a call that begins. The operators of a captured stream are recorded and do not run."""
+    if torch.Tag.nondeterministic_seeded in op.tags and _draws(op, args, kwargs):
+        return "it is random"
     return "it ran inside a graph capture" if torch.npu.is_current_stream_capturing() else None
+
+
+def _draws(op: Any, args: Any, kwargs: Any) -> bool:
+    """Whether it draws random numbers. Attention, lstm and others without dropout, or outside of training, do not."""
+    given = {item.name: item.default_value for item in op._schema.arguments}
+    given.update(zip(given, args, strict=False))
+    given.update(kwargs)
+    chances = [given[name] for name in ("dropout", "dropout_p", "p") if name in given]
+    return chances != [0] and not (chances and given.get("train", True) is False)
 
 
 class _Call:
@@ -126,20 +137,22 @@ class _Call:
         return [given[name] for name in written if name in given]
 
     def actual(self, result: Any) -> tuple[Any, list[Any]]:
-        return result, self._written
+        return _equivalents.known(self.op, result), self._written
 
     def expected(self) -> tuple[Any, list[Any]]:
-        return self.op(*self.args, **self.kwargs), self.written(self.args, self.kwargs)
+        return _equivalents.repeat(self.op, *self.args, **self.kwargs), self.written(self.args, self.kwargs)
 
     def script(self, lines: list[str], tolerances: dict[str, float | None], template: str = "") -> str:
         words = iter(self.words)
         texts = {name: _literal(item, words) for name, item in self.named(self.args, self.kwargs).items()}
         positional = list(texts)[: len(self.args)]
+        given = ", ".join([texts[name] if name in positional else f"{name}={texts[name]}" for name in texts])
+        operator, has_equivalent = f"torch.ops.{self.op}", _equivalents.has_one(self.op)
         return (template or _SCRIPT).format(
             head=lines[0],
             details="\n".join(lines[1:]).replace("\\", "/").replace('"""', "'''"),
-            op=str(self.op),
-            arguments=", ".join([texts[name] if name in positional else f"{name}={texts[name]}" for name in texts]),
+            imports=f"from {_equivalents.__name__} import repeat" if has_equivalent else "import torch_npu  # noqa: F401",
+            call=f"repeat({operator}, {given})" if has_equivalent else f"{operator}({given})",
             written=", ".join(self.written([texts[name] for name in positional], texts)),
             stride=_is_view(self.op),
             tolerances="".join(f", {name}={number}" for name, number in tolerances.items() if number is not None),
@@ -176,7 +189,7 @@ class Comparison:
         self._tolerances = {"rtol": rtol, "atol": atol}
 
     def __call__(self, op: Any, args: Any, kwargs: Any) -> Callable[[Any], None] | None:
-        if reason := why_not(op) or why_not_now():
+        if reason := why_not(op) or why_not_now(op, args, kwargs):
             self.skipped.setdefault(op._name, reason)
             return None
         call = _Call(op, args, kwargs)
@@ -239,7 +252,7 @@ import sys
 from pathlib import Path
 
 import torch
-import torch_npu  # noqa: F401
+{imports}
 
 
 def load(device):
@@ -248,7 +261,7 @@ def load(device):
 
 def run(device):
     host, given = load("cpu"), load(device)
-    result = torch.ops.{op}({arguments})
+    result = {call}
     return result, [{written}]
 
 
