@@ -249,7 +249,9 @@ def test_a_stop_inside_a_graph_capture_is_a_sentence(tmp_path, capfd):
     assert data["Torch.add.0.forward"]["output"][0]["Max"] == 2
 
 
-@pytest.mark.parametrize(("end", "status"), [("exit()", 0), ("1 / 0", 1)])
+@pytest.mark.parametrize(
+    ("end", "status"), [("exit()", 0), ("1 / 0", 1), ("os.kill(os.getpid(), 15); import time; time.sleep(9)", -15)]
+)
 def test_the_files_are_written_when_the_program_ends_early(tmp_path, end, status):
     program = f"""
 import os, sys, torch, torch_npu
@@ -274,3 +276,23 @@ def test_the_elements_of_storages_are_not_recorded(tmp_path):
     debugger.stop()
     names = {name.split(".")[1] for name in load(tmp_path / "step0/rank0")["data"]}
     assert names == {"empty", "full", "neg"}
+
+
+def test_sigterm_of_a_child_leaves_the_files_to_the_parent(tmp_path):
+    program = """
+import os, signal, time, torch, torch_npu
+with torch.utils.dumper(use_dump=True, dump_path="dump.h5"):
+    debugger = torch_npu.accuracy.PrecisionDebugger(task="statistics", dump_path=".")
+    debugger.start()
+    torch.add(torch.ones(2), 1)
+    if (child := os.fork()) == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+    assert os.listdir("step0/rank0") == []
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(9)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == -15, done.stderr
+    assert "Torch.add.0.forward" in load(tmp_path / "step0/rank0")["data"]
+    assert (tmp_path / "dump.h5").stat().st_size > 2000  # both are whole

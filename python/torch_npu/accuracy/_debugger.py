@@ -28,6 +28,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from ..npu._sigterm import Sigterm
 from . import _config
 from ._gradients import Edges, edges_of, watch_gradients
 from ._modules import Modules
@@ -63,6 +64,7 @@ class PrecisionDebugger:
         self._config = _config.read(config_path, given)
         self._step = 0
         self._recorder: _Recorder | None = None
+        self._ending = Sigterm(PrecisionDebugger.stop)
         if PrecisionDebugger._instance is not None:
             PrecisionDebugger.stop()
         else:
@@ -92,13 +94,15 @@ class PrecisionDebugger:
                 return
             self._recorder = _Recorder(self._config, output, model)
         self._recorder.open()
+        self._ending.catch()
 
     @classmethod
     def stop(cls) -> None:
         """Writes the files. The functions of the backward pass must have run."""
-        recorder = cls._made()._recorder
-        if recorder is not None:
-            recorder.close()
+        self = cls._made()
+        if self._recorder is not None:
+            self._recorder.close()
+        self._ending.restore()
 
     @classmethod
     def step(cls) -> None:

@@ -107,7 +107,7 @@ def _pairs(group: Any, values: dict[str, Any]) -> list[tuple[torch.Tensor, Any]]
         if item is None:
             item = next((group[other] for other in group if canonical_argument(other) == canonical_argument(name)), None)
         if isinstance(value, torch.Tensor):
-            if item is None or not hasattr(item, "shape") or tuple(item.shape) != tuple(value.shape):
+            if item is None or not hasattr(item, "shape") or value.is_nested or tuple(item.shape) != tuple(value.shape):
                 return None
             pairs.append((value, item))
         elif isinstance(value, list | tuple) and any(isinstance(each, torch.Tensor) for each in value):

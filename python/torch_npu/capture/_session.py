@@ -6,17 +6,16 @@ import atexit
 import contextlib
 import os
 import re
-import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable
-from types import FrameType
 from typing import Any
 
 import torch
 
 from .. import _C
+from ..npu._sigterm import Sigterm
 from ._acl import AclWriter
 from ._hdf5 import Hdf5Writer
 from ._record import Record
@@ -84,8 +83,8 @@ class Capture:
         self._chosen = (ranks is None or _rank() in ranks) and (steps is None or step in steps)
         self._thread: threading.Thread | None = None
         self._hooks: list[Any] = []
-        self._old_handler: Any = None
-        self.failure: BaseException | None = None  # the failure of the writer
+        self._ending = Sigterm(self.stop)
+        self.failure: BaseException | None = None  # of the writer
 
     def start(self) -> Capture:
         if not self._chosen:
@@ -97,7 +96,7 @@ class Capture:
         self._thread = threading.Thread(target=self._write, name="torch_npu dump", daemon=True)
         self._thread.start()
         atexit.register(self.stop)
-        self._catch_sigterm()
+        self._ending.catch()
         return self
 
     def stop(self) -> None:
@@ -112,12 +111,12 @@ class Capture:
         # If an interrupt ends this call above this line, it is called again when the process exits.
         self._thread, Capture._active = None, None
         atexit.unregister(self.stop)
-        self._restore_sigterm()
+        self._ending.restore()
         if failed := _C._capture_failed():
             reason = _C._capture_failure().split("\n")[0]
             print(f"torch_npu: {failed} calls could not be dumped: {reason}", file=sys.stderr, flush=True)
         if skipped := _C._capture_skipped_in_graphs():
-            warnings.warn(f"{skipped} operators ran inside a graph capture and were not dumped", stacklevel=2)
+            warnings.warn(f"operators inside a graph capture were not dumped: {skipped}", stacklevel=2)
         if interrupt is not None:
             raise interrupt
 
@@ -167,31 +166,6 @@ class Capture:
 
         self._hooks.append(torch.nn.modules.module.register_module_forward_pre_hook(enter))
         self._hooks.append(torch.nn.modules.module.register_module_forward_hook(leave, always_call=True))
-
-    def _catch_sigterm(self) -> None:
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            self._old_handler = signal.signal(signal.SIGTERM, self._end_by_sigterm)
-
-    def _restore_sigterm(self) -> None:
-        old, self._old_handler = self._old_handler, None
-        if old is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, old)
-
-    def _end_by_sigterm(self, number: int, frame: FrameType | None) -> None:
-        if _is_in_h5py(frame):  # it holds a lock that the writer needs: again, when it has returned
-            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
-            return
-        self.stop()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-
-def _is_in_h5py(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == "h5py":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _join(thread: threading.Thread) -> BaseException | None:
