@@ -279,7 +279,7 @@ def test_an_unwritable_folder_is_one_sentence(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "words", [["-f", "x.json"], ["-op", "mm"], ["-map"], ["-alg", "77"], ["-r", "3,1"], ["-r", "1", "-s", "1"]]
+    "words", [["-f", "x.json"], ["-op", "mm"], ["-map"], ["-alg", "77"], ["-r", "3,1"], ["-r", "1", "-s", "1"], ["-s", "999"]]
 )
 def test_options_that_do_not_apply_are_refused(tmp_path, capsys, words):
     path = str(write_h5(tmp_path / "a.h5", network()))

@@ -116,6 +116,8 @@ def _compare(given: argparse.Namespace) -> int:
         user = custom.load_algorithms(Path(given.custom_script_path), custom.parse_options(given.algorithm_options))
     builtin, user = custom.choose(",".join(given.algorithm), user)
     result = compare(mine, golden, Options(builtin, user, given.max_cmp_size, _chosen(given)))
+    if (given.range or given.select) and not any(item.mine for item in result.items):
+        raise AccuracyError(INVALID_PARAMETER, f"-r or -s chooses no operator: {mine.path} has {len(mine.ops)}, from number 1")
     names = [*builtin, *user]
     try:
         given.output.mkdir(parents=True, exist_ok=True)
