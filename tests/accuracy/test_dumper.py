@@ -388,3 +388,12 @@ def test_a_file_that_another_program_writes_is_a_sentence(tmp_path):
         done = run(code, tmp_path, timeout=120)
     assert done.returncode == 0 and done.stdout == "2.0\n"
     assert "x.h5 cannot be written: another program or rank has it open; choose another dump_path" in done.stderr
+
+
+def test_an_overflow_of_eight_bits_is_found(tmp_path, capfd):
+    x = torch.full((4,), 1e6)
+    with torch.utils.dumper(check_overflow=True, dump_path=tmp_path / "x.h5", operators="to"):
+        x.to(torch.float8_e4m3fnuz)
+        torch.ones(2).to(torch.float8_e4m3fnuz)
+    told = capfd.readouterr()
+    assert "could not be dumped" not in told.err and told.out.count("to overflows") == 1

@@ -118,7 +118,7 @@ CapturedTensorPtr snapshot(const at::Tensor& tensor) {
 bool has_non_finite(const at::Tensor& tensor) {
   if (!tensor.defined() || why_unreadable(tensor) != nullptr || tensor.numel() == 0) return false;
   if (!at::isFloatingType(tensor.scalar_type()) && !at::isComplexType(tensor.scalar_type())) return false;
-  const at::Tensor finite = at::_ops::isfinite::call(tensor);
+  const at::Tensor finite = at::_ops::isfinite::call(reducible(tensor));  // floats of eight bits have no isfinite
   return !at::_ops::all::call(finite).item<bool>();
 }
 
