@@ -301,3 +301,12 @@ def test_a_verdict_depends_on_the_precision(kind, step):
     x = np.linspace(1, 2, 32).astype(kind)
     assert judge((x * (1 + step)).astype(kind), x, kind, kind).state == "pass"
     assert judge((x.astype(np.float64) * (1 + step * 2**22)).astype(kind), x, kind, kind).state == "error"
+
+
+@pytest.mark.parametrize(("differing", "state"), [(1, "error"), (4, "error"), (40, "warning")])
+def test_a_random_operator_is_wrong_where_both_runs_drew_alike(tmp_path, differing, state):
+    x, kept = np.ones(2048, np.float32), np.where(np.arange(2048) % 3, 1.5, 0).astype(np.float32)
+    mine = kept.copy()
+    mine[1 : 1 + differing] = 7
+    status, _, data = run(tmp_path, *([("dropout", 1, {"input": x}, {"result": y})] for y in (mine, kept)))
+    assert data["operators"][0]["state"] == state and status == (state == "error")
