@@ -16,8 +16,10 @@ from typing import Any
 import torch
 from torch._dynamo.backends.registry import lookup_backend, register_backend
 from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
+from torch._dynamo.eval_frame import skip_code
 
 from . import _C, npu
+from .npu import _watch
 
 
 class NpuInterface(DeviceInterface):
@@ -161,6 +163,8 @@ def _register() -> None:
     register_backend(npu_backend, name="npu")
     _trace_torch_npu()
     _keep_rules_of_cuda()
+    for function in (_watch._Operator._begin, _watch._Operator._end):  # observers of operators
+        skip_code(function.__code__)
 
 
 _register()

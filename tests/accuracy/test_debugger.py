@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch_npu.accuracy import PrecisionDebugger
+from torch_npu.capture import Capture, JsonWriter
 
 
 class Net(nn.Module):
@@ -296,3 +297,23 @@ with torch.utils.dumper(use_dump=True, dump_path="dump.h5"):
     assert done.returncode == -15, done.stderr
     assert "Torch.add.0.forward" in load(tmp_path / "step0/rank0")["data"]
     assert (tmp_path / "dump.h5").stat().st_size > 2000  # both are whole
+
+
+def test_a_compiled_module_stays_whole(tmp_path):
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    debugger = PrecisionDebugger(task="statistics", dump_path=tmp_path, level="mix")
+    debugger.start(model)
+    y = compiled(torch.ones(2, 4))
+    torch.neg(y)
+    debugger.stop()
+    assert "Torch.neg.0.forward" in load(tmp_path / "step0/rank0")["data"]
+
+
+def test_a_dump_of_a_compiled_module_has_its_operators(tmp_path):
+    compiled = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), backend="aot_eager", fullgraph=True)
+    with Capture(JsonWriter(tmp_path)) as capture:
+        compiled(torch.ones(2, 4)).sum().backward()
+    assert capture.failure is None
+    names = {name.split(".")[1] for name in load(tmp_path)["data"]}
+    assert {"addmm", "relu", "CompiledFunctionBackward"} <= names

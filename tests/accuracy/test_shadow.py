@@ -192,6 +192,21 @@ assert y.isfinite().all()
     assert status == 0 and data["skipped"]["aten::exp"] == "it ran inside a graph capture", told
 
 
+def test_operators_of_a_compiled_program_are_compared(run):
+    program = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).npu()
+compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+for _ in range(2):
+    compiled(torch.randn(3, 4).npu()).sum().backward()
+"""
+    status, told, data = run(program)
+    assert status == 0 and data["compared"]["aten::addmm"] == 2, told.out
+    with torch_npu.softnpu.faults("wrong:aclnnAddmm:1+"):
+        status, _, data = run(program)
+    assert status == 1 and [found["operator"] for found in data["findings"]] == ["aten::addmm"]
+
+
 def test_a_full_disk_is_a_sentence_and_the_program_goes_on(tmp_path, capsys, monkeypatch):
     def full(*_):
         raise RuntimeError("[enforce fail at inline_container.cc] unexpected pos")

@@ -133,6 +133,8 @@ class _Functions(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if torch.compiler.is_compiling():
+            return function(*args, **kwargs)
         name = name_of(function) if self._recorder.active else None
         return function(*args, **kwargs) if name is None else self._recorder.function(name, function, args, kwargs)
 

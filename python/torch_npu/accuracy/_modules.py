@@ -57,6 +57,8 @@ class Modules:
             self._names[module] = name
 
     def _enter(self, module: torch.nn.Module, inputs: Any) -> None:
+        if torch.compiler.is_compiling():  # the modules inside of a compiled one are not followed
+            return
         if module not in self._names:
             self._name(module)
         stem = ".".join(filter(None, ["Module", self._names[module], type(module).__name__, "forward"]))
@@ -67,6 +69,8 @@ class Modules:
         self._stack().append((module, name))
 
     def _leave(self, module: torch.nn.Module, inputs: Any, outputs: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         stack = self._stack()
         if not any(each is module for each, _ in stack):
             return  # the module was entered before open()

@@ -157,10 +157,14 @@ class Capture:
         path = threading.local()
 
         def enter(module: torch.nn.Module, _: Any) -> None:
+            if torch.compiler.is_compiling():
+                return
             path.names = [*getattr(path, "names", []), self._names.get(id(module), type(module).__name__)]
             _C._capture_set_module(path.names[-1])
 
         def leave(module: torch.nn.Module, _: Any, __: Any) -> None:
+            if torch.compiler.is_compiling():
+                return
             path.names = getattr(path, "names", [])[:-1]
             _C._capture_set_module(path.names[-1] if path.names else "")
 

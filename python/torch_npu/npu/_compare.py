@@ -96,7 +96,14 @@ def why_not_now(op: Any, args: Any, kwargs: Any) -> str | None:
     """The same for a call that begins. The operators of a captured stream are recorded and do not run."""
     if torch.Tag.nondeterministic_seeded in op.tags and _draws(op, args, kwargs):
         return "it is random"
+    if any(_has_no_values(each) for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)):
+        return "it was traced, by torch.compile for example"
     return "it ran inside a graph capture" if torch.npu.is_current_stream_capturing() else None
+
+
+def _has_no_values(tensor: torch.Tensor) -> bool:
+    """A fake tensor has the kernels of npu and a storage of meta."""
+    return torch._C._has_storage(tensor) and tensor.untyped_storage().device.type == "meta"
 
 
 def _draws(op: Any, args: Any, kwargs: Any) -> bool:

@@ -29,6 +29,8 @@ Observer = Callable[[Any, tuple[Any, ...], dict[str, Any]], Callable[[Any], None
 # Their results depend on the device of the tensors.
 DEVICE_MATTERS = {"aten::_has_compatible_shallow_copy_type", "aten::is_pinned", "aten::_pin_memory"}
 _FALLBACK_PARTS = re.compile(r"aten::(copy_|_to_copy|_copy_from|_copy_from_and_resize|resize_|empty.*|set_)(\..*)?")
+# With None torch.compile compiles nothing: else it would compile observers. _dynamo.py exempts _begin and _end themselves.
+_set_compiler = torch._C._dynamo.eval_frame.set_eval_frame
 _lock = threading.RLock()
 _watched: dict[str, _Operator] = {}
 _thread = threading.local()
@@ -111,6 +113,13 @@ class _Operator:
             self._overrides.append(_C._observe(self.name, self._begin))
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], None] | None:
+        compiler = _set_compiler(None)
+        try:
+            return self._call_observers(args, kwargs)
+        finally:
+            _set_compiler(compiler)
+
+    def _call_observers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], None] | None:
         if getattr(_thread, "observes", False):
             return None
         op = overload(self.name)
@@ -120,9 +129,13 @@ class _Operator:
 
     @staticmethod
     def _end(done: list[Callable[[Any], None]], result: Any) -> None:
-        with _observing():
-            for finish in done:
-                finish(result)
+        compiler = _set_compiler(None)
+        try:
+            with _observing():
+                for finish in done:
+                    finish(result)
+        finally:
+            _set_compiler(compiler)
 
 
 @contextlib.contextmanager
