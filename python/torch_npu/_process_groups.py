@@ -146,21 +146,24 @@ def _with_hccl(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _forgetting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps _coalescing_manager(). If its body raises an error, the list of collectives is removed. torch itself keeps the list,
-    and then adds later collectives of the group to it instead of launching them."""
+    """Wraps _coalescing_manager(). If its body or its end raises an error, the list of collectives is removed. torch itself keeps
+    the list: it then adds later collectives of the group to it instead of launching them, or the group never ends coalescing."""
 
     @functools.wraps(original)
     @contextlib.contextmanager
     def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool | None = False) -> Iterator[Any]:
         c10d = torch.distributed.distributed_c10d
-        with original(group, device, async_ops) as works:
-            try:
+        has_begun = False  # else what there is belongs to an outer manager
+        try:
+            with original(group, device, async_ops) as works:
+                has_begun = True
                 yield works
-            except BaseException:
+        except BaseException:
+            if has_begun:
                 c10d._world.pg_coalesce_state.pop(group or c10d._get_default_group(), None)
                 if backend := backend_of(group):
                     backend._drop_coalescing()
-                raise
+            raise
 
     return _coalescing_manager
 

@@ -158,6 +158,7 @@ def refusal(rank, kind):
         "all_to_all_single in place": lambda: dist.all_to_all_single(whole, whole),
         "all_gather_into_tensor of an overlapping part": lambda: dist.all_gather_into_tensor(whole, whole[1:5]),
         "reduce_scatter_tensor into an overlapping part": lambda: dist.reduce_scatter_tensor(whole[1:5], whole),
+        "coalesced gather into a small output": lambda: coalesced(dist.all_gather_into_tensor, whole, whole.clone()),
         "all_to_all_single to channels_last": lambda: dist.all_to_all_single(other, whole),
         "all_gather_into_tensor from channels_last": lambda: dist.all_gather_into_tensor(whole, other[:4].clone()),
         "reduce_scatter_tensor of channels_last": lambda: dist.reduce_scatter_tensor(part.clone(), other),
@@ -181,6 +182,11 @@ def refusal(rank, kind):
     return str(caught.value)
 
 
+def coalesced(function, output, given):
+    with dist._coalescing_manager(device=output.device):
+        function(output, given)
+
+
 def in_place(rank):
     """The parts of the own rank may be given in place."""
     whole = torch.zeros(4, device=rank.device)
@@ -196,6 +202,7 @@ REFUSED = {
     "all_to_all_single in place": "overlap in memory",
     "all_gather_into_tensor of an overlapping part": "overlap in memory.*begins at element",
     "reduce_scatter_tensor into an overlapping part": "overlap in memory.*begins at element",
+    "coalesced gather into a small output": "has 256 elements, but 'inputs'",
     "all_to_all_single to channels_last": "elements in different orders",
     "all_gather_into_tensor from channels_last": "elements in different orders",
     "reduce_scatter_tensor of channels_last": "elements in different orders",
