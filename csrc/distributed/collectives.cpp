@@ -69,6 +69,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce_coalesced(std::vector
     check.dense(tensor, "tensors");
     reductions.emplace_back(opts.reduceOp, tensor.scalar_type(), "all_reduce_coalesced");
   }
+  check.same_device(tensors, "tensors");
   Call call{c10d::OpType::ALLREDUCE_COALESCED, "hccl:all_reduce_coalesced", tensors, tensors, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
     for (size_t i = 0; i < tensors.size(); ++i) all_reduce(tensors[i], reductions[i], getSize(), comm, stream);

@@ -51,7 +51,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather(std::vector<std::vect
   wire_type(input.scalar_type(), "all_gather");
   Call call{c10d::OpType::ALLGATHER, "hccl:all_gather", {input}, list, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
-    const Parts parts(list);
+    const Parts parts(list, {input});
     const at::Tensor all = parts.memory();
     all_gather(all, input, parts.counts(), comm, stream);
     parts.copy_from(all);
@@ -79,6 +79,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::all_gather_uneven(at::Tensor& o
   check.dense_pair(input, "input", output, "output");
   const std::vector<uint64_t> counts = check.splits(output, "output", output_splits, getSize());
   check.own_part(input, "input", counts[static_cast<size_t>(getRank())], getRank());
+  check.apart(output, "output", input, "input", static_cast<int64_t>(offsets_of(counts)[static_cast<size_t>(getRank())]));
   wire_type(input.scalar_type(), "all_gather_into_tensor_uneven");
   Call call{c10d::OpType::_ALLGATHER_BASE, "hccl:all_gather_into_tensor_uneven", {input}, {output}, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call),
@@ -112,10 +113,11 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_coalesced(std::vector
     wire_type(inputs[i].scalar_type(), "all_gather_coalesced");
     sources.push_back(inputs[i].contiguous());
   }
+  check.same_device(inputs, "input_tensor_list");
   Call call{c10d::OpType::ALLGATHER_COALESCED, "hccl:all_gather_coalesced", sources, all_outputs, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
     for (size_t i = 0; i < sources.size(); ++i) {
-      const Parts parts(by_input[i]);
+      const Parts parts(by_input[i], {sources[i]});
       const at::Tensor all = parts.memory();
       all_gather(all, sources[i], parts.counts(), comm, stream);
       parts.copy_from(all);
@@ -131,8 +133,10 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_into_tensor_coalesced
   for (size_t i = 0; i < inputs.size(); ++i) {
     check.dense_pair(inputs[i], "inputs", outputs[i], "outputs");
     check.elements(outputs[i], "outputs", inputs[i], "inputs", getSize());
+    check.apart(outputs[i], "outputs", inputs[i], "inputs", getRank() * inputs[i].numel());
     wire_type(inputs[i].scalar_type(), "all_gather_into_tensor_coalesced");
   }
+  check.same_device(inputs, "inputs");
   Call call{c10d::OpType::COALESCED, "hccl:all_gather_into_tensor_coalesced", inputs, outputs, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -166,7 +170,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::gather(std::vector<std::vector<
     std::vector<uint64_t> sent(static_cast<size_t>(getSize()), 0), received = sent;
     sent[static_cast<size_t>(opts.rootRank)] = static_cast<uint64_t>(input.numel());
     if (!is_root) return all_to_all(input, received, input, sent, comm, stream);
-    const Parts parts(list);
+    const Parts parts(list, {input});
     const at::Tensor all = parts.memory();
     all_to_all(all, parts.counts(), input, sent, comm, stream);
     parts.copy_from(all);
@@ -194,7 +198,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::scatter(std::vector<at::Tensor>
   Call call{c10d::OpType::SCATTER, "hccl:scatter", list, {output}, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
     at::Tensor all = output;
-    if (is_root) all = Parts(list).filled();
+    if (is_root) all = Parts(list, {output}).filled();
     note_call(output);
     HCCL_CALL(HcclScatter, all.data_ptr(), output.data_ptr(), count_of(output, wire), wire.type,
               static_cast<uint32_t>(opts.rootRank), comm, stream);
@@ -226,7 +230,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(std::vector<at::Tensor
   wire_type(inputs[0].scalar_type(), "all_to_all");
   Call call{c10d::OpType::ALLTOALL, "hccl:all_to_all", inputs, outputs, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
-    const Parts received(outputs), sent(inputs);
+    const Parts received(outputs, inputs), sent(inputs, {});
     const at::Tensor all = received.memory();
     all_to_all(all, received.counts(), sent.filled(), sent.counts(), comm, stream);
     received.copy_from(all);

@@ -1,5 +1,6 @@
 #include "distributed/parts.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -22,9 +23,10 @@ bool are_equal(const std::vector<uint64_t>& counts) {
   return std::all_of(counts.begin(), counts.end(), [&](uint64_t count) { return count == counts[0]; });
 }
 
-Parts::Parts(const std::vector<at::Tensor>& tensors) : tensors_(tensors) {
+Parts::Parts(const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& others) : tensors_(tensors) {
   for (const at::Tensor& tensor : tensors) counts_.push_back(static_cast<uint64_t>(tensor.numel()));
-  is_whole_ = are_neighbours();
+  is_whole_ =
+      are_neighbours() && std::none_of(others.begin(), others.end(), [this](const at::Tensor& other) { return overlap(other); });
 }
 
 bool Parts::are_neighbours() const {
@@ -37,8 +39,18 @@ bool Parts::are_neighbours() const {
   return true;
 }
 
+bool Parts::overlap(const at::Tensor& other) const {
+  const auto* const begin = static_cast<const char*>(tensors_[0].const_data_ptr());
+  const auto* const end = begin + static_cast<int64_t>(total()) * tensors_[0].element_size();
+  const auto* const first = static_cast<const char*>(other.const_data_ptr());
+  const auto* const last = first + at::detail::computeStorageNbytes(other.sizes(), other.strides(), other.dtype().itemsize());
+  return begin < last && first < end;
+}
+
+uint64_t Parts::total() const { return std::accumulate(counts_.begin(), counts_.end(), uint64_t{0}); }
+
 at::Tensor Parts::memory() const {
-  const auto total = static_cast<int64_t>(std::accumulate(counts_.begin(), counts_.end(), uint64_t{0}));
+  const auto total = static_cast<int64_t>(this->total());
   if (is_whole_) return tensors_[0].as_strided({total}, {1});
   return at::empty({total}, tensors_[0].options());
 }

@@ -5,6 +5,7 @@
 //   ...                                             // the device writes `all`
 //   parts.copy_from(all);
 //
+// Neighbours that share memory with a tensor of the other side are copied: ranks would read what was written already.
 // Operators run on the current stream. Not thread-safe.
 #pragma once
 
@@ -24,8 +25,8 @@ bool are_equal(const std::vector<uint64_t>& counts);
 
 class Parts {
  public:
-  // `tensors` is not empty, and its tensors have one data type and device.
-  explicit Parts(const std::vector<at::Tensor>& tensors);
+  // `tensors` is not empty, and its tensors have one data type and device. `others` are the tensors of the other side.
+  Parts(const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& others);
 
   // Elements of each tensor.
   const std::vector<uint64_t>& counts() const { return counts_; }
@@ -37,11 +38,14 @@ class Parts {
   void copy_from(const at::Tensor& memory) const;
 
  private:
+  uint64_t total() const;
   bool are_neighbours() const;
+  // True if the tensors are neighbours and share memory with `other`.
+  bool overlap(const at::Tensor& other) const;
 
   const std::vector<at::Tensor>& tensors_;
   std::vector<uint64_t> counts_;
-  bool is_whole_;  // the tensors are contiguous and lie one behind the other in one storage
+  bool is_whole_;  // the tensors are contiguous and lie one behind the other in one storage, apart from the others
 };
 
 }  // namespace torch_npu::distributed

@@ -59,7 +59,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter(std::vector<at::
   const Reduction reduction(opts.reduceOp, output.scalar_type(), "reduce_scatter");
   Call call{c10d::OpType::REDUCE_SCATTER, "hccl:reduce_scatter", list, {output}, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
-    const Parts parts(list);
+    const Parts parts(list, {output});
     reduce_parts(output, parts.filled(), parts.counts(), reduction, comm, stream);
   });
 }
@@ -84,6 +84,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter_uneven(at::Tenso
   check.dense_pair(input, "input", output, "output");
   const std::vector<uint64_t> counts = check.splits(input, "input", input_splits, getSize());
   check.own_part(output, "output", counts[static_cast<size_t>(getRank())], getRank());
+  check.apart(input, "input", output, "output", static_cast<int64_t>(offsets_of(counts)[static_cast<size_t>(getRank())]));
   const Reduction reduction(opts.reduceOp, output.scalar_type(), "reduce_scatter_tensor_uneven");
   Call call{
       c10d::OpType::_REDUCE_SCATTER_BASE, "hccl:reduce_scatter_tensor_uneven", {input}, {output}, opts.timeout, opts.asyncOp};
@@ -100,8 +101,10 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter_tensor_coalesced
   for (size_t i = 0; i < inputs.size(); ++i) {
     check.dense_pair(inputs[i], "inputs", outputs[i], "outputs");
     check.elements(inputs[i], "inputs", outputs[i], "outputs", getSize());
+    check.apart(inputs[i], "inputs", outputs[i], "outputs", getRank() * outputs[i].numel());
     reductions.emplace_back(opts.reduceOp, inputs[i].scalar_type(), "reduce_scatter_tensor_coalesced");
   }
+  check.same_device(inputs, "inputs");
   Call call{c10d::OpType::COALESCED, "hccl:reduce_scatter_tensor_coalesced", inputs, outputs, opts.timeout, opts.asyncOp};
   return launch(group_, std::move(call), [&](HcclComm comm, aclrtStream stream) {
     for (size_t i = 0; i < inputs.size(); ++i) {

@@ -108,6 +108,13 @@ void TensorChecks::same_type(const std::vector<at::Tensor>& tensors, const char*
   for (const at::Tensor& tensor : tensors) same_type(tensors[0], name, tensor, name);
 }
 
+void TensorChecks::same_device(const std::vector<at::Tensor>& tensors, const char* name) const {
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK_VALUE(tensor.device() == tensors[0].device(), op_, ": argument '", name, "' has tensors on ", tensors[0].device(),
+                      " and on ", tensor.device(), "; they must be on one device");
+  }
+}
+
 void TensorChecks::elements(const at::Tensor& large, const char* large_name, const at::Tensor& small, const char* small_name,
                             int64_t factor) const {
   TORCH_CHECK_VALUE(large.numel() == small.numel() * factor, op_, ": argument '", large_name, "' (", text_of(large), ") has ",

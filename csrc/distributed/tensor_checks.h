@@ -45,6 +45,7 @@ class TensorChecks {
 
   void same_type(const at::Tensor& first, const char* first_name, const at::Tensor& second, const char* second_name) const;
   void same_type(const std::vector<at::Tensor>& tensors, const char* name) const;
+  void same_device(const std::vector<at::Tensor>& tensors, const char* name) const;
   // `large` has `factor` times as many elements as `small`.
   void elements(const at::Tensor& large, const char* large_name, const at::Tensor& small, const char* small_name,
                 int64_t factor) const;

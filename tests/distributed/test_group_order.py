@@ -7,6 +7,7 @@ import time
 import pytest
 import torch
 from torch import distributed as dist
+from torch_npu.distributed import all_gather_into_tensor_uneven, reduce_scatter_tensor_uneven
 
 from tests.distributed.rank_processes import Setting
 
@@ -153,12 +154,17 @@ def refusal(rank, kind):
     """The text of a refused call; afterwards the group is usable."""
     whole = torch.zeros(8, 2, 4, 4, device=rank.device)
     other = torch.zeros(8, 2, 4, 4, device=rank.device).to(memory_format=torch.channels_last)
-    part = whole[:4]
+    part, elsewhere = whole[:4], torch.device("npu", 1 - rank.device.index)
     calls = {
         "all_to_all_single in place": lambda: dist.all_to_all_single(whole, whole),
         "all_gather_into_tensor of an overlapping part": lambda: dist.all_gather_into_tensor(whole, whole[1:5]),
         "reduce_scatter_tensor into an overlapping part": lambda: dist.reduce_scatter_tensor(whole[1:5], whole),
         "coalesced gather into a small output": lambda: coalesced(dist.all_gather_into_tensor, whole, whole.clone()),
+        "coalesced gather of an overlapping part": lambda: coalesced(dist.all_gather_into_tensor, whole, whole[1:5]),
+        "coalesced scatter into an overlapping part": lambda: coalesced(dist.reduce_scatter_tensor, whole[1:5], whole),
+        "all_gather_into_tensor_uneven of an overlapping part": lambda: all_gather_into_tensor_uneven(whole, whole[1:5]),
+        "reduce_scatter_tensor_uneven into an overlapping part": lambda: reduce_scatter_tensor_uneven(whole[1:5], whole),
+        "all_reduce_coalesced on two devices": lambda: dist.all_reduce_coalesced([whole, torch.ones(2, device=elsewhere)]),
         "all_to_all_single to channels_last": lambda: dist.all_to_all_single(other, whole),
         "all_gather_into_tensor from channels_last": lambda: dist.all_gather_into_tensor(whole, other[:4].clone()),
         "reduce_scatter_tensor of channels_last": lambda: dist.reduce_scatter_tensor(part.clone(), other),
@@ -187,6 +193,36 @@ def coalesced(function, output, given):
         function(output, given)
 
 
+def lists_in_one_buffer(rank):
+    """Inputs that are outputs at the same time, in lists whose tensors are neighbours: ranks get what was there before."""
+    world, me, size = rank.world, rank.rank, 20_000
+
+    def parts(values):
+        whole = torch.tensor([float(value) for value in values], device=rank.device).repeat_interleave(size)
+        return list(whole.chunk(world))
+
+    def values(tensors):
+        return [tensor.unique().tolist() for tensor in tensors]
+
+    listed = parts([me + 1] * world)
+    dist.all_gather(listed, listed[0])
+    assert values(listed) == [[r + 1.0] for r in range(world)]
+    listed = parts([me + 1] * world)
+    dist.gather(listed[1], listed if me == 0 else None, 0)
+    assert me != 0 or values(listed) == [[r + 1.0] for r in range(world)]
+    listed = parts([10 * me + r for r in range(world)])
+    dist.all_to_all(listed, listed)
+    assert values(listed) == [[10.0 * r + me] for r in range(world)]
+    listed = parts(range(world))
+    output = listed[1] if me == 0 else torch.empty(size, device=rank.device)
+    dist.scatter(output, listed if me == 0 else None, 0)
+    assert values([output]) == [[me]]
+    listed = parts(range(world))
+    output = listed[(me + 1) % world]
+    dist.reduce_scatter(output, listed)
+    assert values([output]) == [[me * world]]
+
+
 def in_place(rank):
     """The parts of the own rank may be given in place."""
     whole = torch.zeros(4, device=rank.device)
@@ -203,6 +239,11 @@ REFUSED = {
     "all_gather_into_tensor of an overlapping part": "overlap in memory.*begins at element",
     "reduce_scatter_tensor into an overlapping part": "overlap in memory.*begins at element",
     "coalesced gather into a small output": "has 256 elements, but 'inputs'",
+    "coalesced gather of an overlapping part": "overlap in memory.*begins at element",
+    "coalesced scatter into an overlapping part": "overlap in memory.*begins at element",
+    "all_gather_into_tensor_uneven of an overlapping part": "overlap in memory.*begins at element",
+    "reduce_scatter_tensor_uneven into an overlapping part": "overlap in memory.*begins at element",
+    "all_reduce_coalesced on two devices": "tensors on npu:[01] and on npu:[01]",
     "all_to_all_single to channels_last": "elements in different orders",
     "all_gather_into_tensor from channels_last": "elements in different orders",
     "reduce_scatter_tensor of channels_last": "elements in different orders",
@@ -249,3 +290,8 @@ def test_a_refused_call_says_why_and_leaves_the_group_usable(rank_sets, kind):
 
 def test_the_own_part_may_be_given_in_place(rank_sets):
     assert rank_sets.get(TWO).run(joined, in_place) == [([1, 1, 2, 2], [2, 2]), ([1, 1, 2, 2], [4, 4])]
+
+
+@pytest.mark.parametrize("setting", [TWO, FOUR], ids=["two", "four"])
+def test_lists_may_lie_in_one_buffer(rank_sets, setting):
+    rank_sets.get(setting).run(joined, lists_in_one_buffer)
