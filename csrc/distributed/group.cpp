@@ -229,7 +229,7 @@ void Group::reinit(bool rebuild) {
 std::string Group::compare_ranks(const std::string& text) {
   try {
     const c10::intrusive_ptr<c10d::Store> store = store_->clone();  // the program may be waiting in the other one
-    const auto key = [](int rank) { return "desync/" + std::to_string(rank); };
+    const auto key = [generation = generation_.load()](int rank) { return c10::str("desync/", generation, "/", rank); };
     store->set(key(rank_), text);
     std::string report = " Ranks of the group:";
     const auto end = std::chrono::steady_clock::now() + kCompareTime;

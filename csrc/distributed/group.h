@@ -87,7 +87,7 @@ class Group {
   void wait_to_leave();
 
   // A new key for the meeting of the ranks, the same on all ranks.
-  std::string next_meeting() { return c10::str(generation_, ".", meetings_++); }
+  std::string next_meeting() { return c10::str(generation_.load(), ".", meetings_++); }
   Communicator::Settings settings(const std::string& key) const;
 
   const c10::intrusive_ptr<c10d::Store> store_;
@@ -97,7 +97,8 @@ class Group {
 
   std::recursive_mutex launch_lock_;
   std::optional<Batch> batch_;
-  uint64_t meetings_ = 0, generation_ = 0;  // communicators since reinit(), and calls of it
+  uint64_t meetings_ = 0;                // communicators since reinit()
+  std::atomic<uint64_t> generation_{0};  // calls of reinit()
   std::atomic<uint64_t> collectives_{0}, messages_{0}, barriers_{0};
 
   mutable std::mutex mutex_;  // protects the fields below

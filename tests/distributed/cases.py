@@ -268,6 +268,29 @@ def late():
     return str(failure.value), time.monotonic() - start, entries[-1]
 
 
+def late_again():
+    """Rank 1 exceeds a timeout, and after a repair rank 0 does: the text of the second failure."""
+    tensor = torch.ones(2, device="npu")
+    dist.all_reduce(tensor)
+    torch.npu.synchronize()
+    if rank() == 0:
+        time.sleep(6)  # longer than the timeout and the comparison of the ranks
+    else:
+        with pytest.raises(RuntimeError):
+            dist.all_reduce(tensor)
+            torch.npu.synchronize()
+    reinit_process_group()
+    dist.all_reduce(tensor)
+    torch.npu.synchronize()
+    if rank() == 1:
+        time.sleep(6)
+        return None
+    with pytest.raises(RuntimeError) as failure:
+        dist.all_reduce(tensor)
+        torch.npu.synchronize()
+    return str(failure.value)
+
+
 def idle_seconds():
     """CPU seconds that the process uses in one second in which it does nothing, with a group that was used."""
     dist.all_reduce(torch.ones(1, device="npu"))

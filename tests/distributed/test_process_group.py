@@ -136,3 +136,9 @@ def test_a_rank_that_does_not_call_is_an_error_of_the_others():
         assert "rank 0 of 2" in text and "[2]" in text
         assert seconds < 5
         assert entry["profiling_name"] == "hccl:all_reduce" and entry["collective_seq_id"] == 2
+
+
+def test_ranks_are_compared_without_what_they_said_before_a_repair():
+    with Ranks(2, TORCH_HCCL_DESYNC_DEBUG="1") as both:
+        both.run(CASES, "init_short", "hccl", 2)
+        assert "rank 1: it has not reported a timeout" in both.run(CASES, "late_again")[0]
