@@ -72,8 +72,9 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupHCCL::split(const c10::intrusive_p
     TORCH_CHECK_VALUE(rank >= 0 && rank < getSize(), "split: there is no rank ", rank, " in the group of ", getSize(), " ranks");
   }
   if (own == ranks.end()) return nullptr;
-  auto options = c10::dynamic_intrusive_pointer_cast<Options>(opts);
-  TORCH_CHECK_TYPE(options, "split: the options of a group of the backend hccl are ProcessGroupHCCL.Options");
+  const auto given = c10::dynamic_intrusive_pointer_cast<Options>(opts);
+  TORCH_CHECK_TYPE(given, "split: the options of a group of the backend hccl are ProcessGroupHCCL.Options");
+  auto options = c10::make_intrusive<Options>(*given);  // the program may split with the same object again
   const auto rank = static_cast<int>(own - ranks.begin()), size = static_cast<int>(ranks.size());
   std::vector<uint64_t> global_ranks;
   for (const int member : ranks) {

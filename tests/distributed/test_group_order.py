@@ -134,6 +134,15 @@ def splits(rank):
     return y.tolist()
 
 
+def splits_with_one_object(rank):
+    """Splits with the same options: each group keeps its own name, which operators of the namespace npu find it by."""
+    options, eye = dist.ProcessGroupHCCL.Options(), torch.eye(2, device=rank.device)
+    groups = [dist.split_group(None, ranks, pg_options=options) for ranks in ([[0, 1], [2, 3]], [[0, 2], [1, 3]])]
+    x = torch.full((2, 2), float(rank.rank), device=rank.device)
+    names = [group._get_backend(rank.device).get_hccl_comm_name(0) for group in groups]
+    return [torch.ops.npu.npu_mm_all_reduce_base(x, eye, name)[0, 0].item() for name in names]
+
+
 def barriers(rank):
     """Seconds that rank 1 waits for rank 0 in the barrier of a second group on the same store."""
     store = rank.store("barriers", datetime.timedelta(seconds=60))
@@ -276,6 +285,11 @@ def test_a_new_group_after_a_timeout(rank_sets, how):
 
 def test_splits_of_some_ranks_before_splits_of_all(rank_sets):
     assert rank_sets.get(FOUR).run(joined, splits) == [[4.0] * 3, [6.0] * 3, [4.0] * 3, [6.0] * 3]
+
+
+def test_splits_with_one_object_of_options(rank_sets):
+    answers = rank_sets.get(FOUR).run(joined, splits_with_one_object)
+    assert answers == [[1.0, 2.0], [1.0, 4.0], [5.0, 2.0], [5.0, 4.0]]
 
 
 def test_a_barrier_of_a_second_group_on_the_store_waits(rank_sets):
