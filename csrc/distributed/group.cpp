@@ -2,11 +2,14 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "acl/error.h"
+#include "acl/symbol.h"
 #include "base/first_failure.h"
 #include "base/options.h"
+#include "core/device/late_errors.h"
 #include "core/device/process_end.h"
 #include "core/stream/wait.h"
 #include "distributed/watchdog.h"
@@ -15,6 +18,7 @@ namespace torch_npu::distributed {
 namespace {
 
 constexpr std::chrono::milliseconds kCompareTime{2000};  // ranks exceed their timeouts at about the same time
+constexpr std::chrono::milliseconds kTakeTime{1000};     // a stream may wait for a collective of another group as well
 
 // The reasons why communicators were destroyed, by name. They are added to errors of streams that used a destroyed communicator.
 class AbortReasons {
@@ -190,6 +194,34 @@ void Group::wait_to_leave() {
   } catch (const c10::Error& error) {
     if (!has_failed()) TORCH_WARN(describe(), " had a failed collective when it was destroyed: ", error.what_without_backtrace());
   }
+  if (has_failed()) take_failures();
+}
+
+void Group::add_waiter(NPUStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (std::find(waiters_.begin(), waiters_.end(), stream) == waiters_.end()) waiters_.push_back(stream);
+}
+
+void Group::take_failures() {
+  std::vector<NPUStream> waiters;
+  {
+    const std::lock_guard lock(mutex_);
+    waiters.swap(waiters_);
+  }
+  const auto end = std::chrono::steady_clock::now() + kTakeTime;
+  for (const NPUStream& stream : waiters) {
+    try {
+      const BoundDevice bound(stream.device_index());
+      const auto attempt = [handle = stream.stream()](int32_t milliseconds) {
+        return ACL_FN(aclrtSynchronizeStreamWithTimeout)(handle, milliseconds);
+      };
+      while (!wait_a_slice("aclrtSynchronizeStreamWithTimeout", attempt) && std::chrono::steady_clock::now() < end) {
+      }
+    } catch (const WaitUnfinished&) {  // an aborted collective has the code of a refused wait
+    } catch (const c10::Error& error) {
+      if (error.msg().find("Hccl") == std::string::npos) raise_later(std::current_exception());
+    }
+  }
 }
 
 void Group::shutdown() {
@@ -216,6 +248,7 @@ void Group::reinit(bool rebuild) {
   program_took_notice();
   if (!has_failed()) wait();
   abort("the program called reinit_process_group");
+  if (has_failed()) wait_to_leave();
   const std::lock_guard lock(mutex_);
   TORCH_CHECK(!is_closed_, "reinit_process_group: the process group '", name_, "' was destroyed");
   communicators_.clear();

@@ -63,6 +63,8 @@ class Group {
   // For a group without a communicator of this device.
   void adopt(std::shared_ptr<Communicator> communicator);
   std::vector<std::shared_ptr<Communicator>> communicators() const;
+  // A stream whose later work waits for collectives of the group: it fails with them.
+  void add_waiter(NPUStream stream);
   uint64_t launched() const { return collectives_.load(); }
   uint64_t next_barrier() { return ++barriers_; }
 
@@ -85,6 +87,8 @@ class Group {
 
  private:
   void wait_to_leave();
+  // Takes the failure of this group from the streams that waited for it, so that other work can use them.
+  void take_failures();
 
   // A new key for the meeting of the ranks, the same on all ranks.
   std::string next_meeting() { return c10::str(generation_.load(), ".", meetings_++); }
@@ -104,6 +108,7 @@ class Group {
   mutable std::mutex mutex_;  // protects the fields below
   std::string name_;
   std::map<c10::DeviceIndex, std::shared_ptr<Communicator>> communicators_;
+  std::vector<NPUStream> waiters_;
   std::string failure_;
   bool is_closed_ = false;
   std::atomic<c10d::ErrorType> error_{c10d::ErrorType::SUCCESS};

@@ -119,7 +119,10 @@ c10::intrusive_ptr<c10d::Work> launch(const std::shared_ptr<Group>& group, Call 
     failure.rethrow();
     operation->mark_done();
   }
-  if (is_elsewhere) operation->hold(all_tensors(call));
+  if (is_elsewhere) {
+    operation->hold(all_tensors(call));
+    if (!is_captured) group->add_waiter(current);  // futures, too, can make it wait
+  }
   if (is_coalescing) {
     group->batch()->has_collectives = true;
     group->batch()->device = device;

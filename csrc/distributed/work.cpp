@@ -44,7 +44,10 @@ bool WorkHCCL::isSuccess() const { return operation_->has_succeeded(); }
 
 void WorkHCCL::synchronize() {
   const NPUStream current = current_stream_of(operation_->stream.device_index());
-  if (current != operation_->stream) operation_->block(current);
+  if (current != operation_->stream) {
+    operation_->block(current);
+    if (!operation_->is_captured) operation_->group->add_waiter(current);
+  }
   if (current == operation_->caller || operation_->is_captured) operation_->release();  // else the watchdog does
 }
 

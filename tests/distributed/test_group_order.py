@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 from torch import distributed as dist
-from torch_npu.distributed import all_gather_into_tensor_uneven, reduce_scatter_tensor_uneven
+from torch_npu.distributed import all_gather_into_tensor_uneven, reduce_scatter_tensor_uneven, reinit_process_group
 
 from tests.distributed.rank_processes import Setting
 
@@ -98,7 +98,7 @@ def waited_late(rank, how):
 
 
 def rejoined(rank, how):
-    """A collective of a new group, after one of the old group exceeded its timeout and was aborted."""
+    """A collective of a new group, or of the repaired one, after one of the old group exceeded its timeout and was aborted."""
     store = rank.store(f"rejoined {how}")
     rank.join(f"before the timeout {how}", timeout=datetime.timedelta(seconds=3), device_id=rank.device)
     x = torch.ones(4, device=rank.device)
@@ -109,12 +109,28 @@ def rejoined(rank, how):
         while how == "noticed" and not work.is_completed():
             time.sleep(0.01)
         with pytest.raises(dist.DistBackendError, match="timeout of 3000 ms"):
+            if how in ("waited for by a stream", "repaired"):
+                use_until_it_fails(work, x)
             work.wait(datetime.timedelta(seconds=60))
         store.set("over", "")
     else:
         store.wait(["over"])
+    if how != "repaired":
+        dist.destroy_process_group()
+        return joined(rank, sums)
+    reinit_process_group()
+    found = sums(rank)
     dist.destroy_process_group()
-    return joined(rank, sums)
+    return found
+
+
+def use_until_it_fails(work, x):
+    """The current stream waits, the host does not. The next collectives tell the program of the failure."""
+    work.wait()
+    x.add_(1)
+    while True:
+        time.sleep(0.01)
+        dist.all_reduce(x, async_op=True)
 
 
 def sums(rank):
@@ -277,7 +293,7 @@ def test_a_wait_after_leaving_the_group_reports_the_unfinished_collective(rank_s
     assert "all_reduce number 2" in text and "did not succeed before its group failed" in text
 
 
-@pytest.mark.parametrize("how", ["waited for", "noticed"])
+@pytest.mark.parametrize("how", ["waited for", "noticed", "waited for by a stream", "repaired"])
 def test_a_new_group_after_a_timeout(rank_sets, how):
     with rank_sets.fresh(TWO) as ranks:
         assert ranks.run(rejoined, how) == [[2.0] * 4] * 2
