@@ -66,10 +66,12 @@ std::string dump_of(const Group& group, const std::string& reason) {
 }
 
 std::string last_words(const Operation& operation) {
-  std::string text = c10::str(
-      "did not finish within its timeout of ", operation.timeout.count(),
-      " ms. Another rank may not have called it, may be in another collective, or may have ended. Collectives of this group: ",
-      operation.group->launched(), " launched, ", operation.sequence, " is the number of this one.");
+  std::string text = c10::str("did not finish within its timeout of ", operation.timeout.count(),
+                              " ms. Another rank may not have called it, may be in another collective, or may have ended.");
+  if (!operation.is_message) {
+    text += c10::str(" Collectives of this group: ", operation.group->launched(), " launched, ", operation.sequence,
+                     " is the number of this one.");
+  }
   const std::string words = words_of(operation.communicator->handle());
   if (!words.empty()) text += c10::str(" ", words, ".");
   if (options().desync_debug) text += operation.group->compare_ranks(operation.describe());

@@ -76,6 +76,8 @@ class Exchange {
   void receive_pieces(uint32_t peer, std::byte* data, size_t bytes, size_t* arrived = nullptr);
   // Adds an incoming item for each term of another rank.
   void reduce(Reduction reduction);
+  // The function that errors name. Without this call it is the one of the headers.
+  void set_function(Op op) { op_ = op; }
 
   Status run();
 

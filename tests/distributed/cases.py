@@ -268,6 +268,27 @@ def late():
     return str(failure.value), time.monotonic() - start, entries[-1]
 
 
+def late_messages():
+    """Rank 1 does not send: the texts of the failures on rank 0, which receives a message, and then a batch with a message."""
+    tensor, texts = torch.ones(2, device="npu"), []
+    calls = [
+        lambda: dist.recv(tensor, 1),
+        lambda: dist.batch_isend_irecv([dist.P2POp(dist.irecv, tensor, 1)])[0].wait(),
+    ]
+    for call in calls:
+        dist.all_reduce(tensor)
+        torch.npu.synchronize()
+        if rank() == 1:
+            time.sleep(4)
+        else:
+            with pytest.raises(RuntimeError) as failure:
+                call()
+                torch.npu.synchronize()
+            texts.append(str(failure.value))
+        reinit_process_group()
+    return texts
+
+
 def late_again():
     """Rank 1 exceeds a timeout, and after a repair rank 0 does: the text of the second failure."""
     tensor = torch.ones(2, device="npu")

@@ -138,6 +138,15 @@ def test_a_rank_that_does_not_call_is_an_error_of_the_others():
         assert entry["profiling_name"] == "hccl:all_reduce" and entry["collective_seq_id"] == 2
 
 
+def test_a_late_message_is_named_by_the_call_that_waits():
+    with Ranks(2) as both:
+        both.run(CASES, "init_short", "hccl", 2)
+        message, batch = both.run(CASES, "late_messages")[0]
+        assert "HcclRecv waits for rank 1" in message
+        assert "HcclBatchSendRecv waits for rank 1" in batch
+        assert "message number 1" in message and "Collectives of this group" not in message
+
+
 def test_ranks_are_compared_without_what_they_said_before_a_repair():
     with Ranks(2, TORCH_HCCL_DESYNC_DEBUG="1") as both:
         both.run(CASES, "init_short", "hccl", 2)

@@ -61,6 +61,7 @@ Status exchange_messages(Communicator& communicator, const Operation& operation)
       exchange.send_reply(message.peer, header);
     }
   }
+  exchange.set_function(operation.op);
   copy_to_itself(communicator, operation);
   return exchange.run();
 }
