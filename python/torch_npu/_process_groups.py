@@ -29,6 +29,10 @@ def register() -> None:
         return
     torch.distributed.Backend.register_backend("hccl", _create, extended_api=True, devices=["npu"])
     ProcessGroupHCCL.get_hccl_comm_name = _remembered(ProcessGroupHCCL.get_hccl_comm_name)
+    # With TORCH_DISTRIBUTED_DEBUG=DETAIL torch puts a wrapper in the place of each backend.
+    wrapper = getattr(torch._C._distributed_c10d, "_ProcessGroupWrapper", None)
+    if wrapper is not None:
+        wrapper.get_hccl_comm_name = lambda self, *args, **kwargs: self.wrapped_pg.get_hccl_comm_name(*args, **kwargs)
     group = torch.distributed.ProcessGroup
     group._register_backend = _with_default_backend(group._register_backend)
     parallel = torch.nn.parallel.DistributedDataParallel

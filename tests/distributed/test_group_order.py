@@ -159,6 +159,23 @@ def splits_with_one_object(rank):
     return [torch.ops.npu.npu_mm_all_reduce_base(x, eye, name)[0, 0].item() for name in names]
 
 
+def in_detail(rank):
+    """As with TORCH_DISTRIBUTED_DEBUG=DETAIL: torch wraps the backend."""
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    try:
+        return joined(rank, product)
+    finally:
+        dist.set_debug_level(dist.DebugLevel.OFF)
+
+
+def product(rank):
+    backend = dist.group.WORLD._get_backend(rank.device)
+    assert not isinstance(backend, dist.ProcessGroupHCCL)
+    x = torch.full((2, 2), rank.rank + 1.0, device=rank.device)
+    name = backend.get_hccl_comm_name(rank.rank)
+    return torch.ops.npu.npu_mm_all_reduce_base(x, torch.eye(2, device=rank.device), name)[0].tolist()
+
+
 def barriers(rank):
     """Seconds that rank 1 waits for rank 0 in the barrier of a second group on the same store."""
     store = rank.store("barriers", datetime.timedelta(seconds=60))
@@ -301,6 +318,10 @@ def test_a_new_group_after_a_timeout(rank_sets, how):
 
 def test_splits_of_some_ranks_before_splits_of_all(rank_sets):
     assert rank_sets.get(FOUR).run(joined, splits) == [[4.0] * 3, [6.0] * 3, [4.0] * 3, [6.0] * 3]
+
+
+def test_a_wrapped_backend_names_its_communicator(rank_sets):
+    assert rank_sets.get(TWO).run(in_detail) == [[3.0, 3.0]] * 2
 
 
 def test_splits_with_one_object_of_options(rank_sets):
