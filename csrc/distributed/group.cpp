@@ -187,14 +187,16 @@ void Group::wait() {
 
 // A failed collective does not keep the program from leaving the group. An interrupted wait does.
 void Group::wait_to_leave() {
+  bool is_reported = false;
   try {
     wait();
   } catch (const WaitUnfinished&) {
     if (!has_failed()) throw;  // in a failed group, an aborted collective returns the code of a refused wait
   } catch (const c10::Error& error) {
     if (!has_failed()) TORCH_WARN(describe(), " had a failed collective when it was destroyed: ", error.what_without_backtrace());
+    is_reported = true;
   }
-  if (has_failed()) take_failures();
+  if (is_reported || has_failed()) take_failures();
 }
 
 void Group::add_waiter(NPUStream stream) {

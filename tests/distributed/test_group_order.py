@@ -124,6 +124,16 @@ def rejoined(rank, how):
     return found
 
 
+def rejoined_at_once(rank):
+    """A collective of a new group, after the program left the old one without a look at a collective that failed."""
+    rank.join("before a mismatch", device_id=rank.device)
+    x = torch.ones(4 - rank.rank, device=rank.device)
+    dist.all_reduce(x, async_op=True).wait()
+    x.add_(1)
+    dist.destroy_process_group()
+    return joined(rank, sums)
+
+
 def use_until_it_fails(work, x):
     """The current stream waits, the host does not. The next collectives tell the program of the failure."""
     work.wait()
@@ -314,6 +324,11 @@ def test_a_wait_after_leaving_the_group_reports_the_unfinished_collective(rank_s
 def test_a_new_group_after_a_timeout(rank_sets, how):
     with rank_sets.fresh(TWO) as ranks:
         assert ranks.run(rejoined, how) == [[2.0] * 4] * 2
+
+
+def test_a_new_group_after_a_failure_that_no_call_reported(rank_sets):
+    with rank_sets.fresh(TWO) as ranks:
+        assert ranks.run(rejoined_at_once) == [[2.0] * 4] * 2
 
 
 def test_splits_of_some_ranks_before_splits_of_all(rank_sets):
