@@ -155,7 +155,7 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_program(child, tmp_pa
         ({"is_rank": True, "rank_list": 5}, "rank_list must be a list, but is 5"),
         ({"analyse": "false"}, "analyse must be true or false, but is 'false'"),
         ({"active": True}, "active must be a whole number, but is True"),
-        ([], "it must hold a JSON object"),
+        ([], "it must contain a JSON object"),
         ({"prof_dir": "a\0b"}, "embedded null byte"),
         ({"is_rank": True, "rank_list": ["0"]}, "rank_list must hold whole numbers, but has '0'"),
     ],
