@@ -205,6 +205,7 @@ def test_a_table_is_sorted_by_a_column_of_npu(column):
     highest = max(rows, key=lambda row: getattr(row, column.replace("npu", "device")))
     for table in (rows.table(sort_by=column, row_limit=1), rows.table(column, row_limit=1)):
         assert table.split("\n")[3].split()[0] == highest.key, table
+    assert rows.table(sort_by=column.replace("npu", "cuda")) == rows.table(sort_by=column)
     with pytest.raises(ValueError, match=r"there is no value 'npu_speed' to sort by; use cpu_time_total, npu_time_total"):
         rows.table(sort_by="npu_speed")
 

@@ -80,8 +80,8 @@ class NpuEvents(EventList):
     """Events whose table has the column names and the column order of the vendor's documents."""
 
     def table(self, sort_by: str | None = None, *args: Any, **kwargs: Any) -> str:
-        """sort_by: also npu_time_total, self_npu_time_total, npu_memory_usage, self_npu_memory_usage."""
-        column = sort_by and sort_by.replace("npu", "device")
+        """The table. sort_by may name columns of npu, such as self_npu_time_total, also by torch's names for other devices."""
+        column = sort_by and re.sub("npu|cuda|xpu|privateuse1", "device", sort_by)
         if column and self and not hasattr(self[0], column):
             raise ValueError(
                 f"table: there is no value {sort_by!r} to sort by; use cpu_time_total, npu_time_total, cpu_memory_usage, "
