@@ -31,7 +31,7 @@ Try try_cat;  // the output comes first
 Try try_fill, try_zero, try_one;
 
 // Products in half precision with at most kMostThinRows rows or columns on one side (thin_product.cpp).
-Try try_mm, try_bmm, try_mv;
+Try try_mm, try_bmm, try_mv, try_dot;
 Try try_addmm;  // beta, alpha
 Try try_addmv;  // alpha, beta
 

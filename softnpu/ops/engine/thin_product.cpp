@@ -184,6 +184,21 @@ bool try_mv(const TensorView* tensors, int, const at::Scalar*) {
   return are_half(tensors, {2, 1, 1}) && multiply(matrices(tensors[0]), column(tensors[1]), column(tensors[2]));
 }
 
+bool try_dot(const TensorView* tensors, int, const at::Scalar*) {
+  if (!are_half(tensors, {1, 1, 0})) return false;
+  Matrices row = column(tensors[0]);
+  transpose(row);
+  const Matrices out{.data = static_cast<char*>(tensors[2].data),
+                     .dtype = tensors[2].dtype,
+                     .batches = 1,
+                     .rows = 1,
+                     .columns = 1,
+                     .batch_stride = 0,
+                     .row_stride = 0,
+                     .column_stride = 0};
+  return multiply(row, column(tensors[1]), out);
+}
+
 bool try_addmm(const TensorView* tensors, int, const at::Scalar* scalars) {
   return are_half(tensors + 1, {2, 2, 2}) &&
          with_addend(tensors[0], matrices(tensors[1]), matrices(tensors[2]), matrices(tensors[3]), false, scalars[1], scalars[0]);
