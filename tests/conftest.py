@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--full"):
         return
     for item in items:
-        if "full" in item.keywords:
+        if item.get_closest_marker("full"):  # keywords also hold the names of folders
             item.add_marker(pytest.mark.skip(reason="only with --full"))
 
 
