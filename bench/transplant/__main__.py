@@ -5,7 +5,6 @@ Of ten files, six use CUDA, three use torch without CUDA, and one uses neither.
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -119,11 +118,16 @@ def measure(files: int, lines: int, jobs: int) -> dict[str, float]:
         written = generate(root, files, lines)
         options = ["-i", str(root), "-o", folder, "-j", str(jobs), "--no-support-check"]
         command = [sys.executable, "-m", "torch_npu.transplant", *options]
-        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ)
-        wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"lines": written, "wall": wall, "processor": processor, "memory": after.ru_maxrss / 1024 * (jobs + 1)}
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ)
+        # The usage of this process and its children only, not of earlier children of the caller.
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise subprocess.CalledProcessError(process.returncode, command)
+    processor = usage.ru_utime + usage.ru_stime
+    return {"lines": written, "wall": wall, "processor": processor, "memory": usage.ru_maxrss / 1024 * (jobs + 1)}
 
 
 def main() -> None:
