@@ -8,9 +8,9 @@ DOCUMENTATION_GUIDE = """\
 Every function is called in two phases, `aclnnXGetWorkspaceSize(..., &workspaceSize, &executor)` and
 `aclnnX(workspace, workspaceSize, executor, stream)`. `!` marks an output, `?` an argument that may be null, `[]` a list.
 
-The kernel is an ATen overload on the CPU, or a function of this device (*own*). *engine*: small tensors are computed by the
-device's own loops. *sync*: phase two waits for the work and updates the view shape of the outputs. *widened*: half precision is
-computed in float32, and each result is rounded once.
+The kernel is an ATen overload on the CPU, or a function of this device (*own*). *engine*: small tensors, and products of few
+rows in half precision, are computed by the device's own loops. *sync*: phase two waits for the work and updates the view shape
+of the outputs. *widened*: half precision is computed in float32, and each result is rounded once.
 
 Phase one refuses a call that violates a rule. `weight[V, D]` gives a shape: a letter stands for the same size everywhere, `I...`
 for any number of sizes. For functions without rules, ATen's shape functions or the kernel check the shapes."""

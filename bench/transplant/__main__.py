@@ -120,7 +120,7 @@ def measure(files: int, lines: int, jobs: int) -> dict[str, float]:
         command = [sys.executable, "-m", "torch_npu.transplant", *options]
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ)
-        # The usage of this process and its children only, not of earlier children of the caller.
+        # wait4() counts this process and its children; getrusage() would count earlier children of the caller, too.
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)

@@ -185,7 +185,7 @@ class _Session:
             _C._prof_finalize()
 
     def _end_at_exit(self) -> None:
-        """Of a program that ends before its profile does. A fork has no profile of its own."""
+        """Completes the profile of a program that ends without finalize(). A forked child has no profile of its own."""
         if self._process != os.getpid():
             return
         try:

@@ -19,7 +19,7 @@ _caught: list[Sigterm] = []
 
 
 class Sigterm:
-    """`finish` is called, not in the child of a fork, and then the signal ends the process."""
+    """Calls `finish` at SIGTERM, except in a forked child. Then the signal ends the process."""
 
     def __init__(self, finish: Callable[[], Any]) -> None:
         self._finish = finish

@@ -110,7 +110,7 @@ class profile(torch.profiler.profile):
         self._end_cycle(super().stop)
 
     def _stop_at_exit(self) -> None:
-        """Of a program that ends before stop(). A fork has no records of its own."""
+        """Completes the profile of a program that ends without stop(). A forked child has no records of its own."""
         if self._process != os.getpid():
             return
         try:

@@ -1,4 +1,4 @@
-// The elementwise engine: runs an operation on few elements without the overhead of ATen, or returns false.
+// The engine: runs elementwise operations on few elements, and thin products, without the overhead of ATen, or returns false.
 #pragma once
 
 #include "ops/objects/objects.h"
