@@ -1,6 +1,11 @@
 #include "core/guard.h"
 
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <mutex>
 
 #include "core/memory/allocator.h"
 #include "core/stream/event.h"
@@ -13,10 +18,30 @@ PooledEvent& event_of(void* event) { return *static_cast<PooledEvent*>(event); }
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, NPUGuardImpl);
 
+std::atomic<bool> has_old_thread_pool{false};  // in a child of fork(), until the pool is replaced
+
+[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { has_old_thread_pool = true; });
+
+// In a child of fork(), the first call of at::set_num_threads() replaces torch's thread pool. A second thread that calls it at
+// the same moment may find no pool, and ends the process.
+void replace_thread_pool() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (!has_old_thread_pool) return;
+  at::set_num_threads(at::get_num_threads());
+  has_old_thread_pool = false;
+}
+
 }  // namespace
 
 NPUGuardImpl::NPUGuardImpl(c10::DeviceType type) {
   TORCH_INTERNAL_ASSERT(type == kDeviceType, "this guard is for NPUs, but was made for ", type);
+}
+
+// Autograd asks for the count before it starts a thread for each device. Each of these threads calls at::set_num_threads().
+c10::DeviceIndex NPUGuardImpl::deviceCount() const noexcept {
+  if (has_old_thread_pool.load(std::memory_order_relaxed)) replace_thread_pool();
+  return device_count();
 }
 
 void NPUGuardImpl::uncheckedSetDevice(c10::Device device) const noexcept {

@@ -23,7 +23,7 @@ struct C10_EXPORT NPUGuardImpl final : c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return npu_device(current_device()); }
   void setDevice(c10::Device device) const override { set_device(device.index()); }
   void uncheckedSetDevice(c10::Device device) const noexcept override;
-  c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
+  c10::DeviceIndex deviceCount() const noexcept override;
   c10::DeviceCapability getDeviceCapability(c10::Device device) const override;
 
   c10::Stream getStream(c10::Device device) const override;

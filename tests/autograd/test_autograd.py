@@ -182,3 +182,22 @@ def test_a_process_may_end_right_after_backward(python):
     for _ in range(5):
         done = python(program)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_backward_works_in_every_forked_child_of_a_process_that_used_the_threads_of_the_cpu(python):
+    done = python(
+        """
+        import os, time, torch
+
+        torch.set_num_threads(2)
+        torch.ones(1_000_000).sum()
+        for _ in range(30):
+            child = os.fork()
+            if child == 0:
+                torch.ones(3, requires_grad=True).sum().backward()
+                time.sleep(0.05)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        """
+    )
+    assert done.returncode == 0, done.stderr
