@@ -27,9 +27,8 @@ Shape Generator::changed(Shape shape) {
       break;
     case 1:  // add a dimension
       if (shape.rank == kMaxRank) break;
-      std::copy_backward(shape.sizes + position, shape.sizes + shape.rank, shape.sizes + shape.rank + 1);
-      shape.sizes[position] = chance(0.5) ? 1 : from_pool();
-      ++shape.rank;
+      shape.push(chance(0.5) ? 1 : from_pool());
+      std::rotate(shape.sizes + position, &shape.back(), shape.sizes + shape.rank);
       break;
     case 2:
       shape.sizes[position] = 1;
