@@ -285,4 +285,4 @@ def test_a_process_ends(repeat, name, mode):
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "mode"), MODES)
 def test_a_process_ends_every_time(repeat, name, mode):
-    check(repeat, name, mode, int(os.environ.get("TORCH_NPU_EXIT_RUNS", "200")))
+    check(repeat, name, mode, int(os.environ.get("TORCH_NPU_EXIT_RUNS", "50")))

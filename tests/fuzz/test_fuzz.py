@@ -16,7 +16,7 @@ from .program import STEPS, Step, lines_of
 from .shrink import shrink
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = int(os.environ.get("TORCH_NPU_FUZZ_PROGRAMS", "20000"))
+PROGRAMS = int(os.environ.get("TORCH_NPU_FUZZ_PROGRAMS", "10000"))
 
 
 def fuzz(*options):
