@@ -30,6 +30,34 @@ def resnet18():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
+class _Bottleneck(nn.Module):
+    def __init__(self, channels_in, width, stride):
+        super().__init__()
+        channels = 4 * width
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels_in, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, channels, 1, bias=False), nn.BatchNorm2d(channels),
+        )  # fmt: skip
+        self.shortcut = nn.Identity()
+        if channels_in != channels:
+            self.shortcut = nn.Sequential(nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels))
+
+    def forward(self, x):
+        return functional.relu(self.layers(x) + self.shortcut(x))
+
+
+def resnet50():
+    """ResNet-50 with the stem of ImageNet."""
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    channels_in = 64
+    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for index in range(count):
+            layers.append(_Bottleneck(channels_in, width, stride if index == 0 else 1))
+            channels_in = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 10))
+
+
 def _conv(channels_in, channels, kernel, stride=1, groups=1):
     return [
         nn.Conv2d(channels_in, channels, kernel, stride, kernel // 2, groups=groups, bias=False),
@@ -106,11 +134,11 @@ class LanguageLSTM(nn.Module):
 
 
 class _Block(nn.Module):
-    """A layer of a transformer with the norms before (GPT) or after (BERT) its two halves."""
+    """A layer of a transformer with the norms before (GPT, ViT) or after (BERT) its two halves."""
 
-    def __init__(self, width, heads, causal):
+    def __init__(self, width, heads, causal=False, norms_first=False):
         super().__init__()
-        self.heads, self.causal = heads, causal
+        self.heads, self.causal, self.norms_first = heads, causal, norms_first
         self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
@@ -123,7 +151,7 @@ class _Block(nn.Module):
         return self.dropout(self.project(x.transpose(1, 2).reshape(batch, length, width)))
 
     def forward(self, x):
-        if self.causal:
+        if self.norms_first:
             x = x + self.attend(self.norms[0](x))
             return x + self.dropout(self.mlp(self.norms[1](x)))
         x = self.norms[0](x + self.attend(x))
@@ -134,10 +162,25 @@ class Transformer(nn.Module):
     def __init__(self, causal, words=1000, width=128, heads=4, layers=4, length=64):
         super().__init__()
         self.words, self.positions = nn.Embedding(words, width), nn.Embedding(length, width)
-        self.blocks = nn.Sequential(*(_Block(width, heads, causal) for _ in range(layers)))
+        self.blocks = nn.Sequential(*(_Block(width, heads, causal, causal) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, words, bias=False)
 
     def forward(self, tokens):
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         return self.head(self.norm(self.blocks(self.words(tokens) + self.positions(positions))))
+
+
+class VisionTransformer(nn.Module):
+    """ViT-tiny (width 192, 3 heads, 12 layers) on images of 64x64 in patches of 8x8. The mean of all patches is classified."""
+
+    def __init__(self, width=192, heads=3, layers=12, patch=8, size=64):
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, patch, patch)
+        self.positions = nn.Parameter(torch.randn(1, (size // patch) ** 2, width) * 0.02)
+        self.blocks = nn.Sequential(*(_Block(width, heads, norms_first=True) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
+
+    def forward(self, images):
+        x = self.patches(images).flatten(2).transpose(1, 2) + self.positions
+        return self.head(self.norm(self.blocks(x)).mean(1))
