@@ -88,6 +88,12 @@ def test_least_squares(driver, shape):
         assert_same(torch.linalg.lstsq(a.npu(), b.npu(), driver=driver), expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("driver", ["gelsy", "gelsd", "gelss"])
+def test_least_squares_of_an_empty_matrix_have_rank_0(driver):
+    ranks = torch.linalg.lstsq(torch.empty(2, 0, 3).npu(), torch.empty(2, 0, 3).npu(), driver=driver).rank
+    assert ranks.tolist() == [0, 0]
+
+
 def test_householder_products_from_either_side():
     for dtype in DTYPES:
         reflectors, tau = torch.geqrf(random(2, 4, 3, dtype=dtype))

@@ -1,6 +1,7 @@
 """The operators that models need give what the CPU gives, for every layout of their input. docs/ops.md lists all operators."""
 
 import itertools
+import warnings
 
 import pytest
 import torch
@@ -201,6 +202,28 @@ def test_out_is_written_and_resized_where_empty():
     torch.mul(npu, npu, out=wide[..., ::2])
     assert_same(wide[..., ::2], (cpu * cpu).repeat_interleave(2, -1)[..., ::2], strides=False)
     assert wide[..., 1::2].sum().item() == 0
+
+
+def test_a_result_on_the_cpu_is_refused_even_if_it_is_empty():
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.bernoulli(torch.empty(0, 3, device="npu"), out=torch.empty(0, 3))
+
+
+def test_the_mode_of_a_number_is_resized_without_a_warning():
+    number = torch.tensor(2.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        npu, cpu = (
+            torch.mode(x, out=(torch.ones(3, device=x.device), torch.ones(3, dtype=torch.int64, device=x.device)))
+            for x in (number.npu(), number)
+        )
+    assert_same(tuple(npu), tuple(cpu))
+
+
+def test_signs_of_complex_numbers():
+    for dtype in (torch.complex32, torch.complex64, torch.complex128):
+        numbers = torch.tensor([3 + 4j, 0, -2j, 1, 60000 - 60000j], dtype=dtype)
+        assert_same(torch.sgn(numbers.npu()), torch.sgn(numbers))
 
 
 def test_index_put_writes_through_masks_and_lists():

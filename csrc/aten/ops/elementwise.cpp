@@ -93,11 +93,13 @@ at::Tensor& div_mode_inplace(at::Tensor& self, const at::Tensor& other, Rounding
 
 // ---- sgn ----
 
+// Complex numbers of half precision have no division: they are divided in float32.
 auto direction(const at::Tensor& self) {
   return [&self](const at::Tensor& out) {
     if (!self.is_complex()) return call::aclnnSign(self, out);
-    const at::Tensor length = self.abs();
-    out.copy_(at::where(length == 0, at::Scalar(0), self / length));
+    const at::Tensor wide = self.to(at::toOpMathType(self.scalar_type()));
+    const at::Tensor length = wide.abs();
+    out.copy_(at::where(length == 0, at::Scalar(0), wide / length));
   };
 }
 

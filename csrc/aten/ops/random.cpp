@@ -3,6 +3,7 @@
 #include <ATen/ops/view_as_real.h>
 #include <torch/library.h>
 
+#include "aten/machinery/device_check.h"
 #include "aten/machinery/device_scope.h"
 #include "aten/machinery/philox.h"
 #include "plugin/calls.h"
@@ -169,7 +170,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("uniform_", TORCH_FN(uniform_));
   m.impl("bernoulli_.float", TORCH_FN(bernoulli_float));
   m.impl("bernoulli_.Tensor", TORCH_FN(bernoulli_tensor));
-  m.impl("bernoulli.out", TORCH_FN(bernoulli_out));
+  m.impl("bernoulli.out", TORCH_FN(DeviceChecked<&bernoulli_out>::call));
   m.impl("exponential_", TORCH_FN(exponential_));
   m.impl("geometric_", TORCH_FN(geometric_));
   m.impl("log_normal_", TORCH_FN(log_normal_));

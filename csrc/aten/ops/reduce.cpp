@@ -92,6 +92,10 @@ std::tuple<at::Tensor&, at::Tensor&> mode_out(const at::Tensor& self, int64_t di
   TORCH_CHECK(indices.scalar_type() == at::kLong, "expected scalar type 'Long' but got '", indices.scalar_type(),
               "' for indices output");
   const DeviceScope scope(self);
+  if (self.dim() == 0) {  // as on the CPU, without a warning
+    values.resize_({});
+    indices.resize_({});
+  }
   const Results<2> results(infer::mode(self, dim, keepdim), {values, indices});
   call::aclnnSoftMode(self, dim, keepdim, results.output(0), results.output(1));
   return {values, indices};

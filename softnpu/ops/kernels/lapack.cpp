@@ -63,7 +63,10 @@ void syevd(at::Tensor& selfRef, bool upper, bool computeVectors, at::Tensor& val
 
 void lstsq(at::Tensor& selfRef, at::Tensor& otherRef, double rcond, std::string_view driver, at::Tensor& rank,
            at::Tensor& singularValues, at::Tensor& info) {
-  if (selfRef.numel() == 0 || otherRef.numel() == 0) return;
+  if (selfRef.numel() == 0 || otherRef.numel() == 0) {
+    if (driver != "gels") rank.zero_();
+    return;
+  }
   const bool by_svd = driver == "gelsd" || driver == "gelss";
   TORCH_CHECK(by_svd || driver == "gels" || driver == "gelsy", "the driver is gels, gelsy, gelsd or gelss, not ", driver);
   const int64_t matrices = at::native::batchCount(selfRef);
