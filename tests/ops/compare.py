@@ -21,13 +21,14 @@ DEFAULT = {
 @dataclasses.dataclass
 class Tolerance:
     """How far values may differ. values=False: only dtype, shape and device are compared. strides=True: strides too.
-    versions=True: version counters too; resizes=True: the call may resize its results."""
+    versions=True: version counters too; resizes=True: the call may resize its results; new=True: it makes them."""
 
     overrides: dict = dataclasses.field(default_factory=dict)
     values: bool = True
     strides: bool = False
     versions: bool = False
     resizes: bool = False
+    new: bool = False
 
     @staticmethod
     def of(info):

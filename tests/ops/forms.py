@@ -7,7 +7,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.utils import _pytree
 
-from .checks import SEED, compare_call, samples_of, upstream_gradients
+from .checks import SEED, compare_call, compare_views, samples_of, upstream_gradients
 from .compare import Tolerance
 from .layouts import Relaid
 
@@ -35,7 +35,7 @@ def conj(info, dtype, count):
     for sample in samples_of(info, dtype, count):
         conjugated = Relaid(sample, lambda t: t.conj().resolve_conj())
         if any(isinstance(t, torch.Tensor) and t.is_complex() for t in _pytree.tree_leaves((sample.input, *sample.args))):
-            yield conjugated, compare_call(conjugated, lambda p: mapped(p, view, info.op), tolerance)
+            yield conjugated, compare_views(conjugated, lambda p, f: mapped(p, f, info.op), view, tolerance)
 
 
 def neg(info, dtype, count):
@@ -47,7 +47,7 @@ def neg(info, dtype, count):
 
     for sample in samples_of(info, dtype, count):
         negated = Relaid(sample, lambda t: -t if is_float(t) else t)
-        yield negated, compare_call(negated, lambda p: mapped(p, view, info.op), tolerance)
+        yield negated, compare_views(negated, lambda p, f: mapped(p, f, info.op), view, tolerance)
 
 
 def cow(info, dtype, count):

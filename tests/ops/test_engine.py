@@ -30,6 +30,7 @@ FAULTS = {
     "x + (torch.seed() % 1000 if on_npu(x) else 0)": ("seed", "the same seed gives other bits"),
     "torch.zeros_like(x) if on_npu(x) else torch.rand_like(x)": ("seed", "another seed gives the same bits"),
     "torch._neg_view(x) + 0 if on_npu(x) and x.is_neg() else x + 0": ("neg", "not close"),
+    "x * 3 if on_npu(x) else stored(x) * 2": ("neg", "not close"),
     "x.mul_(1).clone() if on_npu(x) else x.clone()": ("cow", "result[1][0]"),
     "(x.detach() if on_npu(x) else x) * 3": ("jvp", "instead of a tensor"),
     "(x.detach() if on_npu(x) else x) * x * 2": ("gradgrad", "instead of"),
@@ -43,6 +44,8 @@ FAULTS = {
 RIGHT = ["x * 2", "torch.rand_like(x)", "torch.empty_like(x)"]
 CHECKS = ("forward", "layout", "strides", "seed", "errors", "neg", "cow", "jvp", "gradgrad", "vmap", "freed")
 PASSING = [(body, check) for body in RIGHT for check in CHECKS]
+# What the CPU alone does wrong, or in more steps than npu.
+PASSING += [("x * 2 if on_npu(x) else stored(x) * 2", "neg"), ("x * 2 if on_npu(x) else (x * 2).add_(0)", "forward")]
 
 PLANT = """
 import ctypes
@@ -60,6 +63,11 @@ from tests.ops.cases import Case
 
 def on_npu(x):
     return x.device.type == "npu"
+
+
+def stored(x):
+    # The values in memory, which those of a negated view are not.
+    return torch.empty(0).set_(x.untyped_storage(), x.storage_offset(), x.shape, x.stride())
 
 
 def from_freed_memory(x):
@@ -124,6 +132,17 @@ def test_a_planted_fault_is_found(planted, body):
 @pytest.mark.parametrize(("body", "check"), PASSING)
 def test_right_random_and_unwritten_results_pass(planted, body, check):
     assert planted[body, check] == ("passed", "")
+
+
+@pytest.mark.parametrize(("npu", "passes"), [(1.25, True), (1.0, True), (1.375, False), (float("nan"), False)])
+def test_half_precision_may_be_twice_as_wrong_as_on_the_cpu(npu, passes):
+    import torch
+
+    from . import checks
+
+    exact = torch.tensor([1.0, 2.0])
+    npu, cpu = torch.tensor([npu, 2.0]).half(), torch.tensor([1.0, 2.125]).half()
+    assert torch.equal(checks.expected_half(npu, cpu, exact), npu) == passes
 
 
 SECONDS = 2
