@@ -27,6 +27,7 @@ DEVICE_WORDS = {
     "dense": ("", "nothing"),
     "overlaps": ("", "nothing"),
     "checks_values": ("", "nothing"),
+    "reads": (r"\w+(?:, *\w+)* unless \w+", "a, b unless c"),
     "heavy": ("", "nothing"),
     "widened": (r"(?:native\b ?)?(?:mixed\b ?)?(?:by \w+\??(?:, *\w+\??)*)?", "any of native, mixed, by a, b"),
     "unused": (r"\w+(?:, *\w+)*", "names with commas between them"),
@@ -63,6 +64,7 @@ class DeviceFunction:
     dense: bool  # the kernel writes its outputs as if they were dense
     overlaps: bool  # several elements of an output may share an address
     checks_values: bool  # the kernel may refuse values that its tensors hold, such as indices
+    written_if: dict[str, str]  # parameter -> the bool parameter without which it is only read
     heavy: bool  # an element costs several times as much as in other kernels
     dtypes: tuple[str, ...]  # words of DTYPE_WORDS that the first tensor may have; empty: any
     promotes: bool  # `dtypes` holds if one of the tensors has such a dtype
@@ -118,7 +120,7 @@ def read_device_row(row: Row) -> DeviceFunction:
     return DeviceFunction(
         row, row.key, parameters, bound, kernel, kernel_arguments, results,
         fields.get("engine"), "sync" in fields, "dense" in fields, "overlaps" in fields, "checks_values" in fields,
-        "heavy" in fields, tuple(fields.get("dtypes", fields.get("promoted", "")).split()),
+        read_written_if(row, fields, scope), "heavy" in fields, tuple(fields.get("dtypes", fields.get("promoted", "")).split()),
         "promoted" in fields, shapes, read_rules(row, fields, scope), read_widening(row, fields, scope),
     )  # fmt: skip
 
@@ -131,6 +133,20 @@ def read_rules(row: Row, fields: dict[str, str], scope: Scope) -> Rules:
     if "where" not in fields:
         return rules
     return Rules(patterns, read_conditions(row, fields["where"], scope, rules.letters, DTYPE_WORDS))
+
+
+def read_written_if(row: Row, fields: dict[str, str], scope: Scope) -> dict[str, str]:
+    """The names behind `reads`."""
+    if "reads" not in fields:
+        return {}
+    names, _, flag = fields["reads"].partition(" unless ")
+    found = re.findall(r"\w+", names)
+    for name in found:
+        if name not in scope or scope[name].base != "Tensor" or scope[name].is_list or not scope[name].written:
+            row.fail(f"`{name}` behind `reads` is no written tensor of the function")
+    if flag not in scope or str(scope[flag]) != "bool":
+        row.fail(f"`{flag}` behind `unless` is no bool of the function")
+    return dict.fromkeys(found, flag)
 
 
 def read_widening(row: Row, fields: dict[str, str], scope: Scope) -> Widening | None:

@@ -78,6 +78,9 @@ def call_definition(function: DeviceFunction) -> str:
         lines += [f"  a_{item.name}.give_shape_to({item.name});" for item in written if not item.type.optional]
     else:
         arguments = [f"{kind}({item.name})" for kind, item in zip(descriptors, function.parameters, strict=True)]
+        for index, item in enumerate(function.parameters):
+            if flag := function.written_if.get(item.name):
+                arguments[index] = f"StateArg({item.name}, {flag})"
         lines += [f"  launch({', '.join([f'f_{function.name}', *arguments])});"]
         lines += [f'  report_if_over("{function.name}");'] if function.checks_values else []
     return "\n".join([*lines, "}"])

@@ -49,6 +49,13 @@ def test_widened_takes_words_and_tensors(tmp_path):
     assert device(tmp_path, row)["aclnnMm"].widening is None
 
 
+def test_reads_names_tensors_and_a_flag(tmp_path):
+    row = "aclnnX(Tensor!? mean, Tensor!? var, bool training, Tensor! out): kernel x"
+    assert device(tmp_path, row)["aclnnX"].written_if == {}
+    found = device(tmp_path, f"{row} | reads mean, var unless training")["aclnnX"].written_if
+    assert found == {"mean": "training", "var": "training"}
+
+
 def test_literals_take_the_type_of_the_parameter(tmp_path):
     rows = (
         'aclnnA(Tensor self, Tensor other, Tensor! out): div.out_mode(self, other, "floor", out)',
@@ -102,6 +109,14 @@ DEVICE_MISTAKES = {
     "unknown type": ("aclnnX(tensor self, Tensor! out): neg.out(self, out)", "`tensor` of parameter `self` is not a type"),
     "written number": ("aclnnX(int! n, Tensor! out): zero_(out)", "`int!` of parameter `n` is not a type"),
     "unknown word": ("aclnnX(Tensor self, Tensor! out): neg.out(self, out) | fast", "unknown word `fast` behind the bar"),
+    "read input": (
+        "aclnnX(Tensor x, bool b, Tensor! out): kernel x | reads x unless b",
+        "`x` behind `reads` is no written tensor of the function",
+    ),
+    "read by no flag": (
+        "aclnnX(Tensor! x, int b, Tensor! out): kernel x | reads x unless b",
+        "`b` behind `unless` is no bool of the function",
+    ),
     "unknown dtypes": (
         "aclnnX(Tensor self, Tensor! out): neg.out(self, out) | dtypes floats",
         "`dtypes` is followed by `floats`, but one or more of floating, ",

@@ -155,6 +155,13 @@ def test_every_device_function_has_a_typed_call(generate):
     assert "if (C10_UNLIKELY(out.numel() == 0)) return;" in function(text, "void aclnnRelu(")
 
 
+def test_a_tensor_that_a_flag_makes_an_output_is_else_read(tmp_path):
+    row = "aclnnX(Tensor x, Tensor!? mean, bool training, Tensor! out): kernel x | reads mean unless training\n"
+    assert run(tmp_path, "", DEVICE + row) is None
+    text = "\n".join(path.read_text() for path in (tmp_path / "out").rglob("calls_*.cpp"))
+    assert "TensorArg(x), StateArg(mean, training), PlainArg<bool>(training), OutputArg(out)" in text
+
+
 @pytest.mark.parametrize(
     ("plugin", "sentence"),
     [

@@ -119,6 +119,26 @@ def test_a_lazy_clone_of_an_empty_tensor_can_be_written():
     assert torch._C._is_cow_tensor(clone)
 
 
+def test_what_a_call_only_reads_stays_lazy():
+    statistics = [torch.ones(2, device="npu")._lazy_clone() for _ in range(2)]
+    x = torch.arange(6.0, device="npu").view(3, 2)
+    torch.nn.functional.batch_norm(x, *statistics, training=False)
+    nothing = torch.empty(0, device="npu")
+    statistics[0].put_(nothing.long(), nothing)
+    assert all(torch._C._is_cow_tensor(one) for one in statistics)
+    torch.nn.functional.batch_norm(x, *statistics, training=True)
+    assert not any(torch._C._is_cow_tensor(one) for one in statistics)
+
+
+def test_running_statistics_of_a_prediction_may_be_expanded():
+    x = torch.arange(6.0).view(3, 2)
+    cpu, npu = (
+        torch.nn.functional.batch_norm(one, *(torch.full((1,), 2.0, device=one.device).expand(2) for _ in range(2)))
+        for one in (x, x.npu())
+    )
+    assert_same(npu, cpu)
+
+
 def test_a_fill_writes_the_one_element_of_an_expanded_tensor():
     x = torch.zeros(1, device="npu").expand(4)
     x.fill_(2)

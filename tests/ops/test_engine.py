@@ -45,7 +45,11 @@ RIGHT = ["x * 2", "torch.rand_like(x)", "torch.empty_like(x)"]
 CHECKS = ("forward", "layout", "strides", "seed", "errors", "neg", "cow", "jvp", "gradgrad", "vmap", "freed")
 PASSING = [(body, check) for body in RIGHT for check in CHECKS]
 # What the CPU alone does wrong, or in more steps than npu.
-PASSING += [("x * 2 if on_npu(x) else stored(x) * 2", "neg"), ("x * 2 if on_npu(x) else (x * 2).add_(0)", "forward")]
+PASSING += [
+    ("x * 2 if on_npu(x) else stored(x) * 2", "neg"),
+    ("x * 2 if on_npu(x) else (x * 2).add_(0)", "forward"),
+    ("x * 2 if on_npu(x) or x.data_ptr() else None", "cow"),
+]
 
 PLANT = """
 import ctypes

@@ -17,9 +17,13 @@ void check_device(bool fine, const c10::TensorImpl* tensor) {
               npu_device(detail::thread_state().current_device), " and ", tensor->device(), "!");
 }
 
-at::Tensor made_plain(const c10::TensorImpl* tensor) {
-  const auto borrowed = at::Tensor::wrap_tensor_impl(
+at::Tensor shared(const c10::TensorImpl* tensor) {
+  return at::Tensor::wrap_tensor_impl(
       c10::intrusive_ptr<c10::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(const_cast<c10::TensorImpl*>(tensor)));
+}
+
+at::Tensor made_plain(const c10::TensorImpl* tensor) {
+  const at::Tensor borrowed = shared(tensor);
   if (detail::is_on_current_device(tensor)) return borrowed.resolve_conj().resolve_neg();
   check_device(tensor->is_cpu() && tensor->dim() == 0, tensor);
   const auto options = borrowed.options().device(npu_device(detail::thread_state().current_device));
@@ -73,6 +77,13 @@ void TensorArg::give_shape_to(const at::Tensor& tensor) const {
   ACL_CALL(aclGetViewShape, descriptor_, &sizes, &rank);
   const std::unique_ptr<int64_t[]> owner(sizes);
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(at::IntArrayRef(sizes, rank));
+}
+
+TensorOrNone StateArg::without_overlap(TensorOrNone tensor) {
+  const c10::TensorImpl* impl = tensor.impl();
+  if (impl == nullptr || impl->is_non_overlapping_and_dense()) return tensor;
+  copy_ = shared(impl).contiguous();
+  return copy_;
 }
 
 TensorListArg::TensorListArg(at::ITensorListRef tensors, Access access) : size_(tensors.size()), tensors_(tensors) {

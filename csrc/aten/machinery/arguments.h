@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <variant>
 
 #include "acl/symbol.h"
 #include "aclnn/acl_meta.h"
@@ -148,6 +149,30 @@ class OverlappingOutputArg : public TensorArg {
  public:
   explicit OverlappingOutputArg(TensorOrNone tensor) : TensorArg(tensor, Written::kOverlapping) {}
   explicit OverlappingOutputArg(const at::Tensor& tensor) : OverlappingOutputArg(TensorOrNone(tensor)) {}
+};
+
+// A tensor that the call writes only if `written`. Otherwise a lazy copy stays lazy, and elements may share an address.
+class StateArg {
+ public:
+  StateArg(TensorOrNone tensor, bool written) {
+    if (written) {
+      argument_.emplace<OutputArg>(tensor);
+    } else {
+      argument_.emplace<TensorArg>(without_overlap(tensor));
+    }
+  }
+  aclTensor* get() const { return of().get(); }
+  std::string describe() const { return of().describe(); }
+
+ private:
+  const TensorArg& of() const {
+    const auto* output = std::get_if<OutputArg>(&argument_);
+    return output != nullptr ? *output : std::get<TensorArg>(argument_);
+  }
+  TensorOrNone without_overlap(TensorOrNone tensor);
+
+  at::Tensor copy_;  // what the device reads instead of elements that share an address
+  std::variant<std::monostate, TensorArg, OutputArg> argument_;
 };
 
 class TensorListArg {

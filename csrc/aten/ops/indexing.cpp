@@ -11,6 +11,7 @@
 #include <ATen/ops/scatter_reduce_meta.h>
 #include <torch/library.h>
 
+#include "aten/machinery/device_check.h"
 #include "aten/machinery/device_scope.h"
 #include "aten/machinery/infer.h"
 #include "aten/machinery/structured.h"
@@ -120,6 +121,14 @@ at::Tensor& index_put(at::Tensor& self, const Indices& indices, const at::Tensor
   }
   at::assert_no_overlap(self, values);
   call::aclnnIndexPutImpl(self, where, values, accumulate, unsafe);
+  return self;
+}
+
+at::Tensor& put(at::Tensor& self, const at::Tensor& index, const at::Tensor& source, bool accumulate) {
+  infer::put(self, index, source, accumulate);
+  if (index.numel() == 0) return self;  // a lazy copy stays lazy
+  const DeviceScope scope(self);
+  call::aclnnInplacePut(self, index, source, accumulate);
   return self;
 }
 
@@ -252,6 +261,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("index.Tensor", TORCH_FN(index));
   m.impl("index.Tensor_out", TORCH_FN(index_out));
   m.impl("_index_put_impl_", TORCH_FN(index_put));
+  m.impl("put_", TORCH_FN(DeviceChecked<&put>::call));
   m.impl("index_fill_.int_Scalar", TORCH_FN(index_fill));
   m.impl("index_fill_.int_Tensor", TORCH_FN(index_fill_tensor));
   m.impl("index_copy", TORCH_FN(index_copy));
