@@ -5,6 +5,7 @@ from plugin_table import PluginOp
 from torchgen.model import FunctionSchema, NativeFunction, SchemaKind
 
 BROADCASTING = ("promoted", "truth_of_two")  # shape functions of operators that broadcast `other`
+EXPANDING = ("addbmm", "addr")  # shape functions of operators that expand `self`
 
 
 def plain_adapter(op: PluginOp, function: NativeFunction | None, schema: FunctionSchema, prefix: str = "") -> Adapter:
@@ -36,6 +37,8 @@ def plain_adapter(op: PluginOp, function: NativeFunction | None, schema: Functio
             call, renamed = op.inplace, {}
         if op.outputs and op.infer in BROADCASTING:
             lines += [f"  check_inplace_broadcast({target}, other);"]
+        elif op.outputs and op.infer in EXPANDING:
+            lines += [f"  check_inplace_sizes({target}, {infer_text(op, schema)}[0].sizes);"]
         elif op.infer and not op.outputs:
             lines += [f"  {infer_text(op, schema)};"]
         lines += [*slow_call(op, call, renamed), result_text(schema, [target] if schema.returns else [], moved=False)]

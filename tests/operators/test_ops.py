@@ -204,9 +204,20 @@ def test_out_is_written_and_resized_where_empty():
     assert wide[..., 1::2].sum().item() == 0
 
 
-def test_a_result_on_the_cpu_is_refused_even_if_it_is_empty():
+def test_a_result_on_the_cpu_is_refused():
     with pytest.raises(RuntimeError, match="same device"):
         torch.bernoulli(torch.empty(0, 3, device="npu"), out=torch.empty(0, 3))
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.addr(torch.ones(2, 2).npu(), torch.ones(2).npu(), torch.ones(2).npu(), out=torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("name", ["addbmm_", "addr_"])
+def test_a_sum_of_products_in_place_needs_room(name):
+    factors = [torch.ones(5, 2, 3).npu(), torch.ones(5, 3, 4).npu()] if name == "addbmm_" else [torch.ones(2).npu()] * 2
+    for shape in ((), (1,)):
+        with pytest.raises(RuntimeError, match=r"doesn't match the broadcast shape|2D tensor expected"):
+            getattr(torch.ones(shape).npu(), name)(*factors)
+    torch.npu.synchronize()
 
 
 def test_the_mode_of_a_number_is_resized_without_a_warning():

@@ -86,11 +86,12 @@ void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::Tens
               " should match");
 }
 
+void check_inplace_sizes(const at::Tensor& self, at::IntArrayRef sizes) {
+  TORCH_CHECK(self.sizes() == sizes, "output with shape ", self.sizes(), " doesn't match the broadcast shape ", sizes);
+}
+
 void check_inplace_broadcast(const at::Tensor& self, const at::Tensor& other) {
-  if (self.sizes() == other.sizes()) return;
-  const auto sizes = at::infer_size_dimvector(self.sizes(), other.sizes());
-  TORCH_CHECK(self.sizes() == at::IntArrayRef(sizes), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
-              at::IntArrayRef(sizes));
+  if (self.sizes() != other.sizes()) check_inplace_sizes(self, at::infer_size_dimvector(self.sizes(), other.sizes()));
 }
 
 }  // namespace torch_npu

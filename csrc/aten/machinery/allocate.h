@@ -39,7 +39,9 @@ at::Tensor& out_form(Arguments... arguments, at::Tensor& out) {
 
 // Throws PyTorch's error if an in-place call would change the dtype, device or sizes of its tensor.
 void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::TensorOptions& options);
-// Throws PyTorch's error if `self` does not have the broadcast sizes of both.
+// Throws PyTorch's error if `self` does not have these sizes.
+void check_inplace_sizes(const at::Tensor& self, at::IntArrayRef sizes);
+// The same for the broadcast sizes of both.
 void check_inplace_broadcast(const at::Tensor& self, const at::Tensor& other);
 
 }  // namespace torch_npu

@@ -3,6 +3,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_linalg_svd_meta.h>
+#include <ATen/ops/addr_native.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/linalg_qr_meta.h>
 #include <ATen/ops/zeros.h>
@@ -124,6 +125,13 @@ at::Tensor linear_combination(const at::Tensor& input, const at::Tensor& coeffic
   return linear_combination_out(input, coefficients, out);
 }
 
+// In place self has to be a matrix.
+at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2, const at::Scalar& beta,
+                     const at::Scalar& alpha, at::Tensor& out) {
+  TORCH_CHECK(!self.is_same(out) || self.dim() == 2, "2D tensor expected, got ", self.dim(), "D tensor for input");
+  return at::native::math_addr_out(self, vec1, vec2, beta, alpha, out);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -133,6 +141,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_linalg_svd.U", TORCH_FN(DeviceChecked<&linalg_svd_out>::call));
   m.impl("linalg_solve_triangular", TORCH_FN(DeviceChecked<&solve_triangular>::call));
   m.impl("linalg_solve_triangular.out", TORCH_FN(DeviceChecked<&solve_triangular_out>::call));
+  m.impl("addr.out", TORCH_FN(DeviceChecked<&addr_out>::call));
   m.impl("_compute_linear_combination", TORCH_FN(DeviceChecked<&linear_combination>::call));
   m.impl("_compute_linear_combination.out", TORCH_FN(DeviceChecked<&linear_combination_out>::call));
 }
