@@ -4,6 +4,8 @@
 #include <ATen/native/Padding.h>
 #include <ATen/native/im2col_shape_check.h>
 
+#include <algorithm>
+
 #include "aten/machinery/infer.h"
 
 namespace torch_npu::infer {
@@ -34,8 +36,10 @@ Outputs<1> convolution(const at::Tensor& input, const at::Tensor& weight, const 
   TORCH_CHECK(input.scalar_type() == weight.scalar_type(), "Input type (", input.toString(), ") and weight type (",
               weight.toString(), ") should be the same");
   const at::ScalarType dtype = input.scalar_type();
-  TORCH_CHECK_NOT_IMPLEMENTED(!transposed || dtype == at::kLong || !at::isIntegralType(dtype, /*includeBool=*/true),
-                              "\"transposed convolution\" not implemented for '", dtype, "'");
+  const bool is_narrow = at::isIntegralType(dtype, /*includeBool=*/true) && dtype != at::kLong;
+  const bool is_dilated = std::ranges::any_of(dilation, [](int64_t step) { return step > 1; });
+  TORCH_CHECK_NOT_IMPLEMENTED(!(transposed && is_narrow), "\"transposed convolution\" not implemented for '", dtype, "'");
+  TORCH_CHECK_NOT_IMPLEMENTED(!(is_dilated && is_narrow), "\"slow_conv_dilated<>\" not implemented for '", dtype, "'");
   for (size_t axis = 0; axis < dilation.size(); ++axis) {
     TORCH_CHECK(dilation[axis] > 0, "non-positive dilation is not supported");
     TORCH_CHECK(!transposed || output_padding[axis] < std::max(stride[axis], dilation[axis]),

@@ -11,14 +11,20 @@
 namespace torch_npu {
 namespace {
 
+// Whether the CPU draws a mask of the type.
+bool can_be_drawn(const at::Tensor& tensor) {
+  const at::ScalarType dtype = tensor.scalar_type();
+  return !tensor.is_complex() && !c10::isFloat8Type(dtype) && !c10::isBarebonesUnsignedType(dtype);
+}
+
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
   TORCH_CHECK(0 <= p && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   const DeviceScope scope(input);
   if (p == 0 || !train.value_or(true) || input.numel() == 0) {
     return {input.clone(), at::ones(input.sizes(), input.options().dtype(at::kBool))};
   }
-  TORCH_CHECK(input.is_floating_point() || input.is_complex(), "result type Float can't be cast to the desired output type ",
-              input.scalar_type());
+  check_random_dtype(can_be_drawn(input), "bernoulli_scalar_cpu_", input);
+  TORCH_CHECK(input.is_floating_point(), "result type Float can't be cast to the desired output type ", input.scalar_type());
   auto [out, mask] = allocate(Outputs<2>{like(input), like(input, at::kBool)});
   const Philox philox = draw(std::nullopt, input);
   call::aclnnSoftDropout(input, p, philox.seed, philox.offset, out, mask);

@@ -157,6 +157,7 @@ at::Tensor& nan_to_num_out(const at::Tensor& self, std::optional<double> nan, st
   prepare_output(out, like(self));
   if (at::isIntegralType(self.scalar_type(), /*includeBool=*/true)) return out.copy_(self);
   if (self.is_complex()) {
+    TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != at::kComplexHalf, "\"nan_to_num\" not implemented for 'ComplexHalf'");
     at::Tensor parts = at::view_as_real(out);
     nan_to_num_out(at::view_as_real(self.resolve_conj()), nan, posinf, neginf, parts);
     return out;

@@ -93,7 +93,7 @@ at::Tensor fft_c2r(const at::Tensor& self, at::IntArrayRef dims, int64_t normali
 }
 
 at::Tensor fft_r2c(const at::Tensor& self, at::IntArrayRef dims, int64_t normalization, bool onesided) {
-  TORCH_CHECK_TYPE(self.is_floating_point(), "Only supports floating-point dtypes, but found: ", self.scalar_type());
+  TORCH_CHECK(self.is_floating_point(), "Only supports floating-point dtypes, but found: ", self.scalar_type());
   TORCH_CHECK(!dims.empty(), "a real to complex transform needs a dimension");
   check_signal(self, dims);
   const DeviceScope scope(self);

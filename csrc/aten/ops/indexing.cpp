@@ -115,6 +115,8 @@ at::Tensor& index_put(at::Tensor& self, const Indices& indices, const at::Tensor
               " cannot be broadcast to indexing result of shape ", at::IntArrayRef(sizes));
   TORCH_CHECK(self.scalar_type() == values.scalar_type(), "Index put requires the source and destination dtypes match, got ",
               self.scalar_type(), " for the destination and ", values.scalar_type(), " for the source.");
+  TORCH_CHECK_NOT_IMPLEMENTED(!accumulate || !c10::isBarebonesUnsignedType(self.scalar_type()),
+                              "\"index_put\" not implemented for '", self.scalar_type(), "'");
   for (const at::Tensor& tensor : where) {
     at::assert_no_overlap(self, tensor);
     if (tensor.defined() && tensor.numel() == 0) return self;
@@ -231,6 +233,8 @@ auto two_call(const at::Tensor& self, int64_t dim, const at::Tensor& index, cons
               bool include_self) {
   TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != at::kBool || reduce != "mean",
                               "\"mean of scattered values\" not implemented for 'Bool'");
+  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex() || (reduce != "amin" && reduce != "amax"), "\"scatter_gather_tensor_cpu_reduce_",
+                              reduce, "\" not implemented for '", self.scalar_type(), "'");
   return [&self, dim, &index, &src, code = reduction_code(reduce), include_self](const at::Tensor& out) {
     call::aclnnScatterReduce(self, dim, index, src, code, include_self, out);
   };

@@ -1,7 +1,9 @@
 // Normal distributions.
 #include <ATen/ExpandUtils.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
 #include "aten/machinery/device_scope.h"
@@ -48,11 +50,21 @@ at::Tensor& normal_(at::Tensor& self, double mean, double std, OptionalGenerator
   return self;
 }
 
+// Complex numbers around `mean`, of one deviation for all.
+at::Tensor complex_normal(const at::Tensor& mean, double std, OptionalGenerator generator) {
+  at::Tensor out = at::empty_like(mean, mean.options().memory_format(at::MemoryFormat::Contiguous));
+  return normal_(out, 0, std, std::move(generator)).add_(mean);
+}
+
 at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator) {
   check_deviations(std);
-  check_random_dtype(has_normal(mean), "normal_kernel_cpu", mean);
+  check_random_dtype(has_normal(mean) || mean.is_complex(), "normal_kernel_cpu", mean);
   check_generator_device(generator, mean);
   const DeviceScope scope(mean, std);
+  if (mean.is_complex()) {
+    const at::Tensor around = mean.expand(at::infer_size_dimvector(mean.sizes(), std.sizes()));
+    return complex_normal(at::zeros_like(around), 1, std::move(generator)).mul_(std).add_(mean);
+  }
   auto [out] = allocate(Outputs<1>{sized(at::infer_size_dimvector(mean.sizes(), std.sizes()), mean.options())});
   const Philox philox = draw(generator, out);
   call::aclnnNormalTensorTensor(mean, std, philox.seed, philox.offset, out);
@@ -61,8 +73,9 @@ at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std, O
 
 at::Tensor normal_tensor_float(const at::Tensor& mean, double std, OptionalGenerator generator) {
   TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
-  check_random_dtype(has_normal(mean), "normal_kernel_cpu", mean);
+  check_random_dtype(has_normal(mean) || mean.is_complex(), "normal_kernel_cpu", mean);
   const DeviceScope scope(mean);
+  if (mean.is_complex()) return complex_normal(mean, std, std::move(generator));
   if (is_wider_than_float(mean, {std})) return normal_tensor_tensor(mean, at::full_like(mean, std), std::move(generator));
   auto [out] = allocate(infer::dense_like_self(mean));
   const Philox philox = draw(generator, mean);

@@ -76,7 +76,7 @@ at::Tensor& geometric_(at::Tensor& self, double p, OptionalGenerator generator) 
 
 at::Tensor& log_normal_(at::Tensor& self, double mean, double std, OptionalGenerator generator) {
   TORCH_CHECK(std > 0.0, "log_normal_ expects std > 0.0, but found std=", std);
-  check_random_dtype(self.is_floating_point(), "log_normal_cpu", self);
+  check_random_dtype(self.is_floating_point() && !c10::isFloat8Type(self.scalar_type()), "log_normal_cpu", self);
   const DeviceScope scope(self);
   const Philox philox = draw(generator, self);
   call::aclnnSoftLogNormal(self, mean, std, philox.seed, philox.offset);

@@ -55,6 +55,7 @@ at::Tensor& search_out(const at::Tensor& self, std::optional<int64_t> dim, bool 
 
 void find_extremes(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& min,
                    const at::Tensor& max) {
+  TORCH_CHECK(!dim.has_value() || self.dim() > 0 || !self.is_complex(), "aminmax not implemented for ", self.scalar_type());
   if (dim.has_value()) return call::aclnnAminmaxDim(self, *dim, keepdim, min, max);
   call::aclnnAminmaxAll(self, min.view(at::IntArrayRef()), max.view(at::IntArrayRef()));
 }

@@ -1,4 +1,4 @@
-// Views and storages: PyTorch's own functions for views; hand-written ones where a storage may have to grow.
+// Views, storages and shuffled pixels: PyTorch's own functions for views; hand-written ones where a storage may have to grow.
 #include <ATen/EmptyTensor.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
@@ -7,6 +7,8 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/is_set_to_native.h>
+#include <ATen/ops/pixel_shuffle_native.h>
+#include <ATen/ops/pixel_unshuffle_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
@@ -103,6 +105,26 @@ at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, 
   return store(narrowed(self, dim, start, length), out);
 }
 
+// ---- pixels in another order: the CPU's kernels lack some types ----
+
+void check_shuffled(const at::Tensor& self, const char* name) {
+  const at::ScalarType dtype = self.scalar_type();
+  const bool is_offered = dtype != at::kComplexHalf && !c10::isFloat8Type(dtype) && !c10::isBarebonesUnsignedType(dtype);
+  TORCH_CHECK_NOT_IMPLEMENTED(is_offered || self.numel() == 0, '"', name, "\" not implemented for '", dtype, "'");
+}
+
+at::Tensor pixel_shuffle(const at::Tensor& self, int64_t factor) {
+  at::Tensor result = at::native::math_pixel_shuffle(self, factor);
+  check_shuffled(self, "pixel_shuffle");
+  return result;
+}
+
+at::Tensor pixel_unshuffle(const at::Tensor& self, int64_t factor) {
+  at::Tensor result = at::native::math_pixel_unshuffle(self, factor);
+  check_shuffled(self, "pixel_unshuffle");
+  return result;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -115,6 +137,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("unfold", TORCH_FN(at::native::unfold));
   m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
   m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
+  m.impl("pixel_shuffle", TORCH_FN(pixel_shuffle));
+  m.impl("pixel_unshuffle", TORCH_FN(pixel_unshuffle));
   m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   m.impl("resize_", TORCH_FN(resize_));
   m.impl("set_.source_Storage", TORCH_FN(static_cast<at::Tensor& (*)(at::Tensor&, at::Storage)>(at::native::set_)));

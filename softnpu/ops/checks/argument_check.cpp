@@ -230,7 +230,7 @@ Status try_kernel(const Executor& executor, bool whole) {
   if (contains_any(message, {"ZeroDivisionError"})) message = trial_message(executor, whole, /*all_ones=*/true);
   if (!contains_any(message,
                     {"not implemented for", "not supported", "Unsupported dtype", "without overflow", "ZeroDivisionError",
-                     "can't be cast to the desired output type", "Expected a non-complex scalar"})) {
+                     "can't be cast to the desired output type", "Expected a non-complex scalar", "Unrecognized ScalarType"})) {
     return {};
   }
   return {ACLNN_ERR_PARAM_INVALID, text(describe_arguments(executor), ": ", message)};

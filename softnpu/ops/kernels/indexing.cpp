@@ -99,7 +99,9 @@ void index(const at::Tensor& self, const Indices& indices, at::Tensor& out) {
 }
 
 void index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index, at::Tensor& out) {
-  if (dim == 0 && take_rows(self, index, /*from_end=*/false, out)) return;
+  // ATen refuses unsigned integers of several bytes.
+  const bool is_offered = !c10::isBarebonesUnsignedType(self.scalar_type());
+  if (dim == 0 && is_offered && take_rows(self, index, /*from_end=*/false, out)) return;
   const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
   name_the_index(index, size, [&] { at::index_select_out(out, self, dim, index); });
 }
