@@ -15,13 +15,15 @@ import os
 import signal
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 from unittest import mock
 
 RANKS = 4
 PR_SET_PDEATHSIG = 1
 RECORDER = {"TORCH_HCCL_TRACE_BUFFER_SIZE": "1"}  # numbers the collectives; set before torch_npu is imported
-_FOLDER = "TORCH_NPU_TESTS_COLLECTIVES"  # where the ranks write how many collectives they called
+_FOLDER = "TORCH_NPU_TESTS_COLLECTIVES"  # where the ranks write how many collectives they called, and their errors
+_ERROR = ".error"
 
 
 def is_distributed(file):
@@ -71,6 +73,7 @@ def teach():
     common.at_least_x_gpu = lambda number: torch.npu.device_count() >= number
     common.skip_if_no_gpu = lambda function: function
     common.DistributedTestBase.backend = _backend(common.DistributedTestBase.backend)
+    torch.cuda.Event, torch.cuda._sleep = torch.npu.Event, torch.npu._sleep  # a helper measures the speed of _sleep
     common_cuda.PLATFORM_SUPPORTS_MEM_EFF_ATTENTION = common_cuda.PLATFORM_SUPPORTS_FUSED_ATTENTION = True
     common_device_type.PrivateUse1TestBase.setUpClass = classmethod(_set_up_class)
     _teach_fsdp()
@@ -92,15 +95,18 @@ def start_anew(cls):
 
 def teach_module(module):
     """Replaces values that a test file has chosen for the devices that it knows."""
-    for name, known, own in (("DEVICE", "cuda", "npu"), ("BACKEND", "gloo", "hccl")):
+    for name, known, own in (("DEVICE", "cuda", "npu"), ("BACKEND", "gloo", "hccl"), ("TEST_CUDA", False, True)):
         if getattr(module, name, None) == known:
             setattr(module, name, own)
 
 
 def _teach_fsdp():
+    import torch
     from torch.testing._internal import common_fsdp
 
-    common_fsdp.DEVICE_TYPE, common_fsdp.DISTRIBUTED_BACKEND, common_fsdp.DEVICE_COUNT = "npu", "hccl", RANKS
+    common_fsdp.DEVICE_TYPE, common_fsdp.DISTRIBUTED_BACKEND = "npu", "hccl"
+    common_fsdp.DEVICE_COUNT = torch.npu.device_count()  # rank r uses the device r modulo this number
+    common_fsdp.FSDPTest.world_size = common_fsdp.FSDPTestMultiThread.world_size = property(lambda self: RANKS)
     common_fsdp.FSDPTestContinuous.world_size = RANKS
     common_fsdp.TEST_CUDA = True  # only the ranks read it: each selects the device with its number
 
@@ -108,7 +114,24 @@ def _teach_fsdp():
 def _fork_processes(self):
     import torch
 
-    self._start_processes(torch.multiprocessing.get_context("fork").Process)
+    def process(target, **settings):
+        return torch.multiprocessing.get_context("fork").Process(target=_reporting(target), **settings)
+
+    self._start_processes(process)
+
+
+def _reporting(run):
+    """Reports an exception outside of the test, for example when the group is made. PyTorch only tells the exit status."""
+
+    @functools.wraps(run)
+    def reporting(rank, *args, **kwargs):
+        try:
+            return run(rank, *args, **kwargs)
+        except Exception:
+            Path(os.environ[_FOLDER], f"{rank}{_ERROR}").write_text(traceback.format_exc())
+            raise
+
+    return reporting
 
 
 def _ends_with_parent(run):
@@ -159,7 +182,8 @@ def _with_hccl(init_pg):
 
     @functools.wraps(init_pg)
     def with_hccl(self, eager_init, backend=None):
-        return init_pg(self, eager_init, (backend or self.backend).replace("cuda:nccl", "npu:hccl"))
+        backend = backend or self.backend
+        return init_pg(self, eager_init, "hccl" if backend == "nccl" else backend.replace("cuda:nccl", "npu:hccl"))
 
     return with_hccl
 
@@ -198,6 +222,7 @@ class Collectives:
     """Also gives the number of ranks to classes whose world size is the number of CUDA devices."""
 
     count = 0
+    errors = ""  # of the ranks, outside of the test
 
     def __enter__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="torch_npu_upstream")
@@ -208,6 +233,8 @@ class Collectives:
 
     def __exit__(self, *_):
         self._devices.stop()
+        files = sorted(Path(self._folder.name).iterdir())
+        self.errors = "\n".join(f"rank {file.stem}: {file.read_text()}" for file in files if file.suffix == _ERROR)
         # A rank that is killed while it writes leaves an empty file.
-        self.count = max((int(file.read_text() or 0) for file in Path(self._folder.name).iterdir()), default=0)
+        self.count = max((int(file.read_text() or 0) for file in files if file.suffix != _ERROR), default=0)
         self._folder.cleanup()

@@ -20,6 +20,7 @@ from tests.ops.runner import Result
 from . import distributed
 
 NO_COLLECTIVE = "passed without a collective of hccl"
+EXPECTED_FAILURE = "failed, as PyTorch expects"
 
 
 @dataclasses.dataclass
@@ -53,7 +54,7 @@ class Outcome(unittest.TestResult):
         self._book("skipped", str(reason))
 
     def addExpectedFailure(self, test, error):
-        self._book("skipped", f"expected to fail: {error[1]}")
+        self._book("skipped", EXPECTED_FAILURE)
 
     def addUnexpectedSuccess(self, test):
         self._book("failed", "passes, though PyTorch expects a failure")
@@ -93,6 +94,8 @@ class Files:
             tests.run(outcome)
         if outcome.result.status == "passed" and not collectives.count:
             return Result("skipped", NO_COLLECTIVE, 1)
+        if outcome.result.status == "failed":
+            outcome.result.detail += collectives.errors[-3000:]
         return outcome.result
 
     def _load(self, file):

@@ -87,6 +87,8 @@ import torch
 from torch import distributed as dist
 from torch.testing._internal.common_distributed import MultiProcessTestCase, requires_nccl, skip_if_lt_x_gpu
 from torch.testing._internal.common_fsdp import FSDPTest, get_devtype
+from torch.testing._internal.common_utils import TEST_CUDA, device_sleep, get_cycles_per_ms
+from torch.testing._internal.distributed._tensor.common_dtensor import DTensorTestBase, with_comms
 
 
 class TestRanks(FSDPTest):
@@ -107,6 +109,40 @@ class TestRanks(FSDPTest):
     @unittest.skip("not for this device")
     def test_skipped(self):
         self.fail("runs")
+
+    @unittest.expectedFailure
+    def test_failure_of_pytorch(self):
+        self.fail("as expected")
+
+    def test_sleep(self):
+        dist.all_reduce(torch.ones(1, device=get_devtype()))
+        device_sleep(get_devtype().type, int(get_cycles_per_ms(get_devtype().type)))
+        self.assertTrue(TEST_CUDA)
+
+
+class TestEightRanks(FSDPTest):
+    world_size = 8
+
+    def test_devices(self):
+        dist.all_reduce(torch.ones(1, device=get_devtype()))
+        self.assertEqual(torch.npu.current_device(), self.rank)
+
+
+class TestNamedBackend(DTensorTestBase):
+    backend = "nccl"
+
+    @with_comms
+    def test_sum(self):
+        dist.all_reduce(torch.ones(1, device=self.device_type))
+
+
+class TestWithoutGroup(FSDPTest):
+    @classmethod
+    def _run(cls, rank, *args, **kwargs):
+        raise RuntimeError(f"no group for rank {rank}")
+
+    def test_nothing(self):
+        pass
 """
 
 
@@ -118,10 +154,13 @@ def test_distributed_tests_count_if_they_called_hccl(tmp_path):
     assert done.returncode == 1, done.stderr
     text = report.read_text()
     row = next(line for line in text.splitlines() if line.startswith("distributed/test_ranks.py  "))
-    assert row.split()[1:5] == ["1", "1", "0", "2"], text
+    assert row.split()[1:5] == ["4", "2", "0", "3"], text
     assert "TestRanks::test_wrong: failed" in text and "Expected 0 but got" in text
     assert "TestRanks::test_skipped: failed: skipped: not for this device" in text
+    assert "RuntimeError: no group for rank 3" in text
     assert "test_alone" not in text
+    assert "test_failure_of_pytorch" not in text
+    assert "TestEightRanks" not in text and "TestNamedBackend" not in text
 
 
 @pytest.mark.full
