@@ -105,7 +105,7 @@ def test_an_op_that_was_added_works(tmp_path):
     (build,) = blocks_of_steps("sh")[0].splitlines()
     built = run("bash", "-c", f"{build} --no-install", cwd=tmp_path)
     assert built.returncode == 0, built.stderr
-    (wheel,) = (tmp_path / "build" / "dist").glob("*.whl")
+    (wheel,) = (tmp_path / "build" / "dist").glob("torch_npu-*.whl")
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "site", wheel, check=True)
     (program,) = blocks_of_steps("python")
     done = run(sys.executable, "-c", program, cwd=tmp_path / "site", env={"PYTHONPATH": str(tmp_path / "site")})
