@@ -16,36 +16,33 @@ import torch
 from torch.profiler import DeviceType, ProfilerActivity, profile
 
 from bench.measure import Side, interleave
-from bench.models.networks import Transformer, resnet18
+from bench.models.__main__ import NETWORKS
 
 CALLING_BAR, TOTAL_BAR = 0.05, 1.05
 
 
 def _mlp():
     layers = [torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU()) for _ in range(8)]
-    return torch.nn.Sequential(*layers, torch.nn.Linear(256, 10)), torch.rand(64, 256), torch.arange(64) % 10
+    return torch.nn.Sequential(*layers, torch.nn.Linear(256, 10))
 
 
-def _gpt():
-    return Transformer(causal=True), torch.randint(1000, (8, 64)), torch.randint(1000, (8, 64))
-
-
-def _resnet():
-    return resnet18(), torch.rand(8, 3, 64, 64), torch.arange(8) % 10
-
-
-NETWORKS = {"MLP of 9 layers": _mlp, "GPT": _gpt, "ResNet-18": _resnet}
+# Name -> the network and its data.
+STEPS = {
+    "MLP of 9 layers": (_mlp, lambda: (torch.rand(64, 256), torch.arange(64) % 10)),
+    **{name: NETWORKS[name][:2] for name in ("GPT", "ResNet-18")},
+}
 
 
 def make_step(name):
     torch.manual_seed(0)
-    model, inputs, targets = NETWORKS[name]()
-    model, inputs, targets = model.to("npu"), inputs.to("npu"), targets.to("npu").flatten()
+    network, data = STEPS[name]
+    model = network().to("npu")
+    inputs, targets = (tensor.to("npu") for tensor in data())
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
 
     def step():
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(inputs).flatten(0, -2), targets)
+        loss = torch.nn.functional.cross_entropy(model(inputs).flatten(0, -2), targets.flatten())
         loss.backward()
         optimizer.step()
 
@@ -117,7 +114,7 @@ def main():
     missed = False
     for threads in options.threads:
         torch.set_num_threads(threads)
-        for name in NETWORKS:
+        for name in STEPS:
             missed |= measure(name, threads, options.rounds)
     sys.exit(missed)
 

@@ -154,7 +154,10 @@ def measure_all(options, threads):
     if len(ratios) == len(CASES):
         mean, bar = statistics.geometric_mean(ratios), MEAN_BARS.get(threads, MEAN_BAR)
         missed |= mean > bar
-        print(f"geometric mean of the six networks {mean:.3f} (bar {bar}, stretch {MEAN_STRETCH}), worst {max(ratios):.2f}")
+        verdict = "  MISSED" if mean > bar else ""
+        print(
+            f"geometric mean of the six networks {mean:.3f} (bar {bar}, stretch {MEAN_STRETCH}){verdict}, worst {max(ratios):.2f}"
+        )
     return results, missed
 
 

@@ -1,7 +1,8 @@
 """Loops around a network: training from a DataLoader, and a GPT that writes one word after the other.
 
-Each `make` returns, for a device, a function that runs the loop once. The same loop runs on both devices, with one difference:
-on npu the loader pins its batches, and the copies to the device do not block.
+train_from_loader, generate and generate_by_graph take a device and return a function that runs the loop once. The loops of both
+devices differ in two points. On npu the loader pins its batches, and the copies to the device do not block. The graph of
+generate_by_graph exists on npu only.
 """
 
 import torch

@@ -68,7 +68,7 @@ def cow(info, dtype, count):
         lazy = [torch._C._is_cow_tensor(one) for one in clones]
         if placement.device == "cpu":
             lazy_on_cpu[:] = lazy
-        # What the CPU copies, although it only reads it or it is empty, may stay lazy on npu.
+        # The CPU copies some tensors that it only reads, or that are empty. On npu they may stay lazy.
         return [result, [one and other for one, other in zip(lazy, lazy_on_cpu, strict=True)]]
 
     for sample in samples_of(info, dtype, count):
